@@ -1,0 +1,103 @@
+# `make` alone lists the targets.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Packages tested at a time. Many tests start servers of their own; more than the cores only slows them down.
+TEST_PARALLEL ?= 2
+TEST_FLAGS    ?=
+PKG           ?= ./...
+
+FUZZ_TIME       ?= 2m
+FUZZ_SHORT_TIME ?= 5s
+BENCH           ?= .
+BENCH_COUNT     ?= 1
+SOAK_TIME       ?= 10m
+
+GOLANGCI_LINT := $(GO) tool -modfile=tools/golangci-lint/go.mod golangci-lint
+LINT_VENV     := build/lint-venv
+
+.PHONY: help
+help: ## List the targets and what they do
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo 'Variables: VERSION, PKG (packages to test), TEST_FLAGS, FUZZ_TIME, BENCH (pattern), SOAK_TIME.'
+
+##@ Use
+
+.PHONY: build
+build: ## Build bin/weir, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/weir ./cmd/weir
+
+.PHONY: run
+run: build ## Build and serve the shipped rules with counters in memory
+	bin/weir serve --config config/weir.yaml --rules config/rules
+
+##@ Test
+
+.PHONY: test
+test: test-setup ## Install what the tests need, then run all of them with the race detector
+	@echo '==> go test -race ($(TEST_PARALLEL) packages at a time)'
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -p $(TEST_PARALLEL) $(TEST_FLAGS) $(PKG)
+
+.PHONY: test-setup
+test-setup: ## Find or install what the tests need: a C compiler, redis-server, Envoy
+	@test/setup.sh tests
+
+.PHONY: fuzz
+fuzz: test-setup ## Fuzz every target for FUZZ_TIME each (minutes)
+	@test/fuzz.sh $(FUZZ_TIME)
+
+.PHONY: fuzz-short
+fuzz-short: test-setup ## Fuzz every target for FUZZ_SHORT_TIME each (seconds)
+	@test/fuzz.sh $(FUZZ_SHORT_TIME)
+
+.PHONY: bench
+bench: test-setup ## Run the benchmarks whose names match BENCH
+	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(BENCH_COUNT) -p 1 $(PKG)
+
+.PHONY: soak
+soak: build test-setup ## Load weir behind a real Envoy for SOAK_TIME and watch answers, memory and goroutines
+	SOAK_TIME=$(SOAK_TIME) CGO_ENABLED=1 $(GO) test -tags soak -count=1 -timeout 0 -v ./test/soak
+
+##@ Write
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: lint
+lint: lint-setup ## Check Go code, modules, shell scripts and the Dockerfile
+	$(GOLANGCI_LINT) run
+	$(GO) mod tidy -diff
+	$(LINT_VENV)/bin/shellcheck .ci/run test/*.sh tools/*.sh
+	$(LINT_VENV)/bin/hadolint Dockerfile
+
+.PHONY: lint-setup
+lint-setup: ## Find or install what lint needs besides Go: shellcheck, hadolint
+	@test/setup.sh lint
+
+.PHONY: generate
+generate: ## Write generated files anew
+	$(GO) generate ./...
+
+.PHONY: check-generated
+check-generated: ## Fail if generated files differ from what generate writes
+	@before=$$(tools/tree-state.sh); \
+	$(MAKE) --no-print-directory generate; \
+	if [[ $$before != "$$(tools/tree-state.sh)" ]]; then \
+		echo 'check-generated: these files are not what their sources generate: run "make generate" and commit them' >&2; \
+		git status --short >&2; \
+		exit 1; \
+	fi
+
+.PHONY: clean
+clean: ## Remove what was built and installed here
+	rm -rf bin build
