@@ -1,6 +1,9 @@
 package respond
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 const (
 	// MaxName bounds a name as it is written, after escaping.
@@ -58,6 +61,34 @@ func isPlain(s string) bool {
 		}
 	}
 	return true
+}
+
+// escapeURI percent-encodes what may not stand in a URI reference (RFC 3986, section 2). It returns an empty string for one
+// that is too long.
+func escapeURI(uri string) string {
+	if len(uri) > maxInstance {
+		return ""
+	}
+	escaped := make([]byte, 0, len(uri))
+	for i := range len(uri) {
+		if c := uri[i]; plain(c) && strings.IndexByte(" <>^`{|}", c) < 0 {
+			escaped = append(escaped, c)
+		} else {
+			escaped = append(escaped, '%', upperHex[c>>4], upperHex[c&0xf])
+		}
+	}
+	return string(escaped)
+}
+
+// validUTF8 cuts text to size bytes at a character's border and replaces what is no UTF-8.
+func validUTF8(text string, size int) string {
+	if len(text) > size {
+		for size > 0 && !utf8.RuneStart(text[size]) {
+			size--
+		}
+		text = text[:size]
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 // isToken reports whether s is a token of RFC 9110, which is what a field name must be.

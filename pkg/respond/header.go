@@ -24,17 +24,18 @@ type Header struct{ Name, Value string }
 // It allocates once for all values, beside what dst needs to grow.
 func (f *Formatter) Append(dst []Header, d *Decision, now time.Time) []Header {
 	var space [512]byte
-	w := writer{headers: dst, first: len(dst), buf: space[:0]}
+	var w fields
+	buf := space[:0]
 	if tightest := d.Tightest(); tightest >= 0 {
-		f.limits(&w, d, tightest, now)
+		buf = f.limits(buf, &w, d, tightest, now)
 	}
 	if seconds := d.RetryAfter(); seconds > 0 && !f.options.NoRetryAfter {
-		w.integer("Retry-After", seconds)
+		buf = w.integer(buf, "Retry-After", seconds)
 	}
-	return w.finish()
+	return w.appendTo(dst, buf)
 }
 
-func (f *Formatter) limits(w *writer, d *Decision, tightest int, now time.Time) {
+func (f *Formatter) limits(buf []byte, w *fields, d *Decision, tightest int, now time.Time) []byte {
 	styles, l := f.options.Styles, &d.Limits[tightest]
 	var listed policies
 	if styles&(Envoy|Draft03|IETF) != 0 {
@@ -42,63 +43,53 @@ func (f *Formatter) limits(w *writer, d *Decision, tightest int, now time.Time) 
 	}
 	switch {
 	case styles&XRateLimit != 0:
-		w.integer("X-RateLimit-Limit", l.Count)
-		w.integer("X-RateLimit-Remaining", l.Remaining)
-		if f.options.Reset == ResetDelta {
-			w.integer("X-RateLimit-Reset", ceilSeconds(l.ResetAfter))
-		} else {
-			w.integer("X-RateLimit-Reset", unixSeconds(now.Add(max(0, l.ResetAfter))))
+		reset := ceilSeconds(l.ResetAfter)
+		if f.options.Reset == ResetUnix {
+			reset = unixSeconds(now.Add(max(0, l.ResetAfter)))
 		}
+		buf = w.integer(buf, "X-RateLimit-Limit", l.Count)
+		buf = w.integer(buf, "X-RateLimit-Remaining", l.Remaining)
+		buf = w.integer(buf, "X-RateLimit-Reset", reset)
 	case styles&Envoy != 0:
-		w.buf = appendInteger(w.buf, l.Count)
-		for i := range listed.all() {
-			w.buf = append(w.buf, ", "...)
-			w.buf = listed.appendDraft03(w.buf, d, i)
-			w.buf = append(w.buf, `;name="`...)
-			w.buf = listed.appendName(w.buf, d, i)
-			w.buf = append(w.buf, '"')
-		}
-		w.end("X-RateLimit-Limit")
-		w.integer("X-RateLimit-Remaining", l.Remaining)
-		w.integer("X-RateLimit-Reset", ceilSeconds(l.ResetAfter))
+		buf = w.end(listed.appendEnvoy(appendInteger(buf, l.Count), d), "X-RateLimit-Limit")
+		buf = w.integer(buf, "X-RateLimit-Remaining", l.Remaining)
+		buf = w.integer(buf, "X-RateLimit-Reset", ceilSeconds(l.ResetAfter))
 	}
 	switch {
 	case styles&Draft03 != 0:
-		w.buf = appendInteger(w.buf, l.Count)
-		for i := range listed.all() {
-			w.buf = append(w.buf, ", "...)
-			w.buf = listed.appendDraft03(w.buf, d, i)
-		}
-		w.end("RateLimit-Limit")
+		buf = w.end(listed.appendDraft03(appendInteger(buf, l.Count), d), "RateLimit-Limit")
 	case styles&Kong != 0:
-		w.integer("RateLimit-Limit", l.Count)
+		buf = w.integer(buf, "RateLimit-Limit", l.Count)
 	}
 	if styles&(Draft03|Kong) != 0 {
-		w.integer("RateLimit-Remaining", l.Remaining)
-		w.integer("RateLimit-Reset", l.wait())
+		buf = w.integer(buf, "RateLimit-Remaining", l.Remaining)
+		buf = w.integer(buf, "RateLimit-Reset", l.wait())
 	}
 	if styles&Kong != 0 {
-		kongWindows(w, d)
+		buf = kongWindows(buf, w, d)
 	}
 	if styles&IETF != 0 {
-		listed.writeIETF(w, d)
+		buf = w.end(listed.appendRateLimit(buf, d), "RateLimit")
+		buf = w.end(listed.appendRateLimitPolicy(buf, d), "RateLimit-Policy")
 	}
 	if styles&Custom != 0 {
-		f.custom(w, l)
+		buf = f.custom(buf, w, l)
 	}
+	return buf
 }
 
-func (f *Formatter) custom(w *writer, l *Limit) {
+func (f *Formatter) custom(buf []byte, w *fields, l *Limit) []byte {
 	names := &f.options.Names
 	if names.Limit != "" && !w.has(names.Limit) {
-		w.integer(names.Limit, l.Count)
+		buf = w.integer(buf, names.Limit, l.Count)
 	}
 	if names.Remaining != "" && !w.has(names.Remaining) {
-		w.integer(names.Remaining, l.Remaining)
+		buf = w.integer(buf, names.Remaining, l.Remaining)
 	}
 	if names.Reset != "" && !w.has(names.Reset) {
-		w.integer(names.Reset, ceilSeconds(l.ResetAfter))
+		buf = w.integer(buf, names.Reset, ceilSeconds(l.ResetAfter))
 	}
+	return buf
 }
 
 // resetTolerance is the time that may pass between the store's reading of its clock and now: without it the end of a

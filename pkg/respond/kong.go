@@ -16,7 +16,7 @@ var kongNames = []struct {
 
 // kongWindows writes a pair of headers for each length of window, in the order of the limits. Of several limits with the
 // same window the tightest is shown, since a header of one name can tell of one only.
-func kongWindows(w *writer, d *Decision) {
+func kongWindows(buf []byte, w *fields, d *Decision) []byte {
 	written := 0
 	limits := d.Limits[:min(len(d.Limits), maxCompared)]
 	for i := range limits {
@@ -34,12 +34,13 @@ func kongWindows(w *writer, d *Decision) {
 			continue
 		}
 		if written++; written > MaxPolicies {
-			return
+			break
 		}
 		limit, remaining := kongHeaders(seconds)
-		w.integer(limit, l.Count)
-		w.integer(remaining, l.Remaining)
+		buf = w.integer(buf, limit, l.Count)
+		buf = w.integer(buf, remaining, l.Remaining)
 	}
+	return buf
 }
 
 func kongHeaders(seconds int64) (limit, remaining string) {

@@ -52,11 +52,11 @@ func New(options Options) (*Formatter, error) {
 		if err := checkHeaderName(name); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 		}
-		if lower := strings.ToLower(name); slices.Contains(used, lower) {
+		lower := strings.ToLower(name)
+		if slices.Contains(used, lower) {
 			return nil, fmt.Errorf("%w: the header %q is named twice: give each number its own", ErrOptions, name)
-		} else {
-			used = append(used, lower)
 		}
+		used = append(used, lower)
 	}
 	if len(used) == 0 {
 		return nil, fmt.Errorf("%w: the style custom has no header names: set at least one", ErrOptions)

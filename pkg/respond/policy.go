@@ -18,7 +18,26 @@ func (p *policies) all() []int { return p.index[:p.count] }
 
 // same reports whether a client could not tell a from b.
 func same(a, b *Limit) bool {
-	return a.Name == b.Name && a.Partition == b.Partition && a.windowSeconds() == b.windowSeconds()
+	return sameName(a.Name, b.Name) && a.partition() == b.partition() && a.windowSeconds() == b.windowSeconds()
+}
+
+// sameName reports whether two names look the same when written.
+func sameName(a, b string) bool {
+	if a == b {
+		return true
+	}
+	if a != "" && b != "" && len(a) <= MaxName && len(b) <= MaxName && isPlain(a) && isPlain(b) {
+		return false
+	}
+	return EscapeName(a) == EscapeName(b)
+}
+
+// partition is the partition key as a client sees it.
+func (l *Limit) partition() string {
+	if len(l.Partition) > MaxPartition {
+		return ""
+	}
+	return l.Partition
 }
 
 func listPolicies(d *Decision, tightest int) policies {
@@ -57,7 +76,7 @@ func (p *policies) add(limits []Limit, i int) {
 	l := &limits[i]
 	p.index[p.count] = i
 	for j := range limits {
-		if other := &limits[j]; other.Name == l.Name && other.windowSeconds() != l.windowSeconds() {
+		if other := &limits[j]; other.windowSeconds() != l.windowSeconds() && sameName(other.Name, l.Name) {
 			p.window[p.count] = true
 		}
 	}
@@ -75,9 +94,28 @@ func (p *policies) appendName(dst []byte, d *Decision, i int) []byte {
 	return dst
 }
 
-// appendDraft03 appends a quota policy of draft-polli-ratelimit-headers-03, section 2.2.
-func (p *policies) appendDraft03(dst []byte, d *Decision, i int) []byte {
-	l := &d.Limits[p.index[i]]
+// appendDraft03 appends what follows the limit in RateLimit-Limit: quota policies as draft-polli-ratelimit-headers-03,
+// section 2.2, has them.
+func (p *policies) appendDraft03(dst []byte, d *Decision) []byte {
+	for _, index := range p.all() {
+		dst = appendQuota(dst, &d.Limits[index])
+	}
+	return dst
+}
+
+// appendEnvoy appends the same with the names, as Envoy writes them.
+func (p *policies) appendEnvoy(dst []byte, d *Decision) []byte {
+	for i, index := range p.all() {
+		dst = appendQuota(dst, &d.Limits[index])
+		dst = append(dst, `;name="`...)
+		dst = p.appendName(dst, d, i)
+		dst = append(dst, '"')
+	}
+	return dst
+}
+
+func appendQuota(dst []byte, l *Limit) []byte {
+	dst = append(dst, ", "...)
 	dst = appendInteger(dst, l.Count)
 	dst = append(dst, ";w="...)
 	dst = appendInteger(dst, l.windowSeconds())
@@ -88,37 +126,41 @@ func (p *policies) appendDraft03(dst []byte, d *Decision, i int) []byte {
 	return dst
 }
 
-// writeIETF writes both fields as lists (RFC 9651, section 4.1.1) of strings with parameters.
-func (p *policies) writeIETF(w *writer, d *Decision) {
+// appendRateLimit appends the field RateLimit, a list (RFC 9651, section 4.1.1) of strings with parameters.
+func (p *policies) appendRateLimit(dst []byte, d *Decision) []byte {
 	for i, index := range p.all() {
 		l := &d.Limits[index]
-		w.buf = p.appendItem(w.buf, d, i)
-		w.buf = append(w.buf, ";r="...)
-		w.buf = appendInteger(w.buf, l.Remaining)
-		w.buf = append(w.buf, ";t="...)
-		w.buf = appendInteger(w.buf, l.wait())
-		w.buf = appendPartition(w.buf, l)
+		dst = p.appendItem(dst, d, i)
+		dst = append(dst, ";r="...)
+		dst = appendInteger(dst, l.Remaining)
+		dst = append(dst, ";t="...)
+		dst = appendInteger(dst, l.wait())
+		dst = appendPartition(dst, l)
 	}
-	w.end("RateLimit")
+	return dst
+}
+
+// appendRateLimitPolicy appends the field RateLimit-Policy, of the same form.
+func (p *policies) appendRateLimitPolicy(dst []byte, d *Decision) []byte {
 	for i, index := range p.all() {
 		l := &d.Limits[index]
-		w.buf = p.appendItem(w.buf, d, i)
-		w.buf = append(w.buf, ";q="...)
-		w.buf = appendInteger(w.buf, l.Count)
+		dst = p.appendItem(dst, d, i)
+		dst = append(dst, ";q="...)
+		dst = appendInteger(dst, l.Count)
 		if l.Unit != "" {
-			w.buf = append(w.buf, `;qu="`...)
-			w.buf = AppendName(w.buf, l.Unit)
-			w.buf = append(w.buf, '"')
+			dst = append(dst, `;qu="`...)
+			dst = AppendName(dst, l.Unit)
+			dst = append(dst, '"')
 		}
-		w.buf = append(w.buf, ";w="...)
-		w.buf = appendInteger(w.buf, l.windowSeconds())
+		dst = append(dst, ";w="...)
+		dst = appendInteger(dst, l.windowSeconds())
 		if l.Burst > 0 {
-			w.buf = append(w.buf, ";weir-burst="...)
-			w.buf = appendInteger(w.buf, l.Burst)
+			dst = append(dst, ";weir-burst="...)
+			dst = appendInteger(dst, l.Burst)
 		}
-		w.buf = appendPartition(w.buf, l)
+		dst = appendPartition(dst, l)
 	}
-	w.end("RateLimit-Policy")
+	return dst
 }
 
 // appendItem begins the i-th member of a list with its value, the name as a string.
@@ -133,11 +175,12 @@ func (p *policies) appendItem(dst []byte, d *Decision, i int) []byte {
 
 // appendPartition appends the parameter pk as a byte sequence (RFC 9651, section 4.1.8).
 func appendPartition(dst []byte, l *Limit) []byte {
-	if l.Partition == "" || len(l.Partition) > MaxPartition {
+	key := l.partition()
+	if key == "" {
 		return dst
 	}
 	dst = append(dst, ";pk=:"...)
 	var space [MaxPartition]byte
-	dst = base64.StdEncoding.AppendEncode(dst, space[:copy(space[:], l.Partition)])
+	dst = base64.StdEncoding.AppendEncode(dst, space[:copy(space[:], key)])
 	return append(dst, ':')
 }
