@@ -1,0 +1,94 @@
+package envoy
+
+import (
+	"context"
+
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// ServiceName and MethodPath are what health checks and other fronts know the service by.
+const (
+	ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
+	MethodPath  = rlsv3.RateLimitService_ShouldRateLimit_FullMethodName
+)
+
+// Register adds the service to a grpc-go server, which must have been made with ServerOption. Reflection describes the
+// service by the generated descriptors.
+func Register(registrar grpc.ServiceRegistrar, s *Service) {
+	registrar.RegisterService(&description, server(s))
+}
+
+// ServerOption makes a grpc-go server read and write this package's messages by themselves and all others, those of health and
+// reflection for example, as usual.
+func ServerOption() grpc.ServerOption { return grpc.ForceServerCodecV2(Codec()) }
+
+var description = grpc.ServiceDesc{
+	ServiceName: ServiceName,
+	HandlerType: (*shouldRateLimiter)(nil),
+	Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: handle}},
+	Metadata:    rlsv3.File_envoy_service_ratelimit_v3_rls_proto.Path(),
+}
+
+type shouldRateLimiter interface {
+	shouldRateLimit(ctx context.Context, request *request) (*reply, error)
+}
+
+// request is a serialized RateLimitRequest. The buffer behind it is grpc-go's, kept by a reference until release.
+type request struct{ buffer mem.Buffer }
+
+func (r *request) release() {
+	if r.buffer != nil {
+		r.buffer.Free()
+		r.buffer = nil
+	}
+}
+
+// reply is a serialized RateLimitResponse in a buffer of replies. The codec hands the buffer to grpc-go, which puts it back.
+type reply struct{ data *[]byte }
+
+func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	in := new(request)
+	defer in.release()
+	if err := decode(in); err != nil {
+		return nil, err
+	}
+	limiter := srv.(shouldRateLimiter)
+	if interceptor == nil {
+		return result(limiter.shouldRateLimit(ctx, in))
+	}
+	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: MethodPath}
+	return interceptor(ctx, in, info, func(ctx context.Context, in any) (any, error) {
+		return result(limiter.shouldRateLimit(ctx, in.(*request)))
+	})
+}
+
+// result keeps a nil reply from becoming an interface that is not nil.
+func result(out *reply, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+type grpcServer struct{ *Service }
+
+func server(s *Service) grpcServer { return grpcServer{s} }
+
+func (s grpcServer) shouldRateLimit(ctx context.Context, in *request) (*reply, error) {
+	data := replies.Get(0)
+	calls := [1]Call{{Reply: (*data)[:0]}}
+	if in.buffer != nil {
+		calls[0].Request = in.buffer.ReadOnlyData()
+	}
+	s.Serve(ctx, calls[:])
+	if call := &calls[0]; call.Code != codes.OK {
+		replies.Put(data)
+		return nil, status.Error(call.Code, call.Message)
+	}
+	*data = calls[0].Reply
+	return &reply{data}, nil
+}
