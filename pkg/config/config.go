@@ -1,0 +1,222 @@
+package config
+
+import (
+	"time"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
+)
+
+// Config is the settings of one server. Load makes one that is complete and valid; Defaults one without any input.
+type Config struct {
+	App       App       `yaml:"app"`
+	Server    Server    `yaml:"server"`
+	TLS       TLS       `yaml:"tls"`
+	Rules     Rules     `yaml:"rules"`
+	RateLimit RateLimit `yaml:"ratelimit"`
+	Memory    Memory    `yaml:"memory"`
+	Redis     Redis     `yaml:"redis"`
+	Database  Database  `yaml:"database"`
+	Failure   Failure   `yaml:"failure"`
+	Envoy     Envoy     `yaml:"envoy"`
+	Log       Log       `yaml:"log"`
+	Metrics   Metrics   `yaml:"metrics"`
+}
+
+// App says what the process calls itself.
+type App struct {
+	Name        string `yaml:"name" doc:"Name of this service in logs"`
+	Version     string `yaml:"version" doc:"Version of this deployment in logs; empty: the binary's"`
+	Environment string `yaml:"environment" doc:"Where it runs, in logs"`
+}
+
+// Server is where and how the process serves.
+type Server struct {
+	Host         string        `yaml:"host" doc:"Address to listen on, for gRPC and HTTP"`
+	Port         int           `yaml:"port" min:"0" max:"65535" doc:"HTTP port: health, metrics, API; 0 takes a free one"`
+	GRPCPort     int           `yaml:"grpc_port" min:"0" max:"65535" doc:"gRPC port: Envoy's RateLimitService and health; 0 takes a free one"`
+	GRPCSocket   string        `yaml:"grpc_socket" doc:"Path of a unix socket that serves gRPC too, without TLS; empty: none"`
+	DrainDelay   time.Duration `yaml:"drain_delay" min:"0s" max:"10m" doc:"After SIGTERM, how long to go on serving while health says NOT_SERVING, so that gateways look elsewhere"`
+	DrainTimeout time.Duration `yaml:"drain_timeout" min:"0s" max:"1h" doc:"After the delay, how long calls under way may take before they are cut"`
+	Pprof        bool          `yaml:"pprof" doc:"Serve /debug/pprof on the HTTP port, to clients on the loopback address alone"`
+	HTTP         HTTP          `yaml:"http"`
+	GRPC         GRPC          `yaml:"grpc"`
+}
+
+// HTTP bounds what one HTTP client may take.
+type HTTP struct {
+	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" min:"100ms" max:"10m" doc:"Time to send a request's header"`
+	ReadTimeout       time.Duration `yaml:"read_timeout" min:"100ms" max:"1h" doc:"Time to send a whole request"`
+	WriteTimeout      time.Duration `yaml:"write_timeout" min:"100ms" max:"1h" doc:"Time from a request's header to the end of its response; also the longest profile"`
+	IdleTimeout       time.Duration `yaml:"idle_timeout" min:"100ms" max:"24h" doc:"How long a connection may wait for its next request"`
+	MaxHeaderBytes    int           `yaml:"max_header_bytes" min:"4096" max:"16777216" doc:"Size of a request's header"`
+	MaxBodyBytes      int           `yaml:"max_body_bytes" min:"1024" max:"67108864" doc:"Size of a request's body"`
+}
+
+// GRPC bounds what one gRPC client may take, and spreads connections over replicas.
+type GRPC struct {
+	MaxMessageBytes       int           `yaml:"max_message_bytes" min:"1024" max:"67108864" doc:"Size of a request"`
+	MaxConcurrentStreams  int           `yaml:"max_concurrent_streams" min:"1" max:"4294967295" doc:"Calls under way on one connection; Envoy has one connection per worker"`
+	StreamWorkers         int           `yaml:"stream_workers" min:"0" max:"65536" doc:"Goroutines that wait for calls; 0 starts one per call, which costs more"`
+	KeepaliveTime         time.Duration `yaml:"keepalive_time" min:"1s" max:"24h" doc:"Idle time after which a client is asked whether it is alive"`
+	KeepaliveTimeout      time.Duration `yaml:"keepalive_timeout" min:"100ms" max:"1h" doc:"Time to answer that, or the connection is closed"`
+	KeepaliveMinTime      time.Duration `yaml:"keepalive_min_time" min:"0s" max:"1h" doc:"Least time between two pings of a client; one that pings more often is cut off"`
+	MaxConnectionIdle     time.Duration `yaml:"max_connection_idle" min:"0s" max:"24h" doc:"Idle time after which a connection is closed; 0: never"`
+	MaxConnectionAge      time.Duration `yaml:"max_connection_age" min:"0s" max:"24h" doc:"Age at which a connection is closed, give or take 10 %, so that new replicas get their share; 0: never"`
+	MaxConnectionAgeGrace time.Duration `yaml:"max_connection_age_grace" min:"0s" max:"1h" doc:"Time for the calls on such a connection to end; 0: no limit"`
+}
+
+// TLS protects the TCP listeners. It is on if CertFile is set.
+type TLS struct {
+	CertFile         string        `yaml:"cert_file" doc:"PEM file of the server's certificate chain; empty: no TLS"`
+	KeyFile          string        `yaml:"key_file" doc:"PEM file of its key"`
+	ClientCAFile     string        `yaml:"client_ca_file" doc:"PEM file of the CAs that gRPC clients' certificates must come from; empty: none is asked for"`
+	ClientNames      []string      `yaml:"client_names" doc:"Names of which a client's certificate must have one (DNS, URI such as a SPIFFE ID, address, mail); empty: any"`
+	HTTP             bool          `yaml:"http" doc:"Protect the HTTP port too"`
+	HTTPClientCerts  bool          `yaml:"http_client_certs" doc:"Ask HTTP clients for certificates too; Kubernetes' probes have none"`
+	ReloadCheckEvery time.Duration `yaml:"reload_check_every" min:"100ms" max:"1h" doc:"How often, at most, the files are looked at for changes"`
+}
+
+// Enabled reports whether the TCP listeners use TLS.
+func (t *TLS) Enabled() bool { return t.CertFile != "" }
+
+// Rules is where rules come from.
+type Rules struct {
+	Paths         []string      `yaml:"paths" doc:"Rule files and folders, relative to the working directory"`
+	MergeDomains  bool          `yaml:"merge_domains" doc:"Allow one domain in several files"`
+	DefaultDomain string        `yaml:"default_domain" doc:"Domain of rules that name none, and of checks through the k1s0 API"`
+	Debounce      time.Duration `yaml:"debounce" min:"1ms" max:"1m" doc:"How long to gather changes of the files before they are loaded"`
+}
+
+// RateLimit is how requests are counted.
+type RateLimit struct {
+	FailOpen             bool          `yaml:"fail_open" doc:"While the store cannot decide: true allows, false denies; failure.mode, if set, beats it"`
+	DefaultLimit         int64         `yaml:"default_limit" min:"1" max:"1099511627776" doc:"Limit of checks through the k1s0 API that no rule matches, and of everything while no rules are loaded"`
+	DefaultWindowSeconds int64         `yaml:"default_window_seconds" min:"1" max:"316224000" doc:"Window of that limit, in seconds"`
+	KeyPrefix            string        `yaml:"key_prefix" doc:"First part of every counter's key"`
+	IdempotencyTTL       time.Duration `yaml:"idempotency_ttl" min:"1s" max:"24h" doc:"How long a request ID is remembered, so that a retry is charged once"`
+}
+
+// Memory is the store in the process, used without Redis.
+type Memory struct {
+	MaxKeys int `yaml:"max_keys" min:"1" max:"1000000000" doc:"Counters held; above it the least recently used are forgotten"`
+}
+
+// The values of Redis.Mode.
+const (
+	RedisSingle   = "single"
+	RedisSentinel = "sentinel"
+	RedisCluster  = "cluster"
+)
+
+// Redis is the store that replicas share. It is on if URL or Addrs is set.
+type Redis struct {
+	URL                  URL           `yaml:"url" doc:"Server: redis://user:password@host:6379/0, rediss:// with TLS, unix:///path?db=0; with neither url nor addrs counters are in memory"`
+	PoolSize             int           `yaml:"pool_size" min:"1" max:"10000" doc:"Connections, per server"`
+	TimeoutMS            int64         `yaml:"timeout_ms" min:"1" max:"60000" doc:"Deadline of every call, in milliseconds"`
+	Password             Secret        `yaml:"password" doc:"Password; beats the one in the URL"`
+	PasswordFile         string        `yaml:"password_file" doc:"File that holds the password, read again for each connection"`
+	Mode                 string        `yaml:"mode" oneof:"single|sentinel|cluster" doc:"What the addresses are"`
+	Addrs                []string      `yaml:"addrs" doc:"host:port of the server, the Sentinels, or some nodes of the cluster"`
+	MasterName           string        `yaml:"master_name" doc:"Name under which the Sentinels know the server"`
+	Username             string        `yaml:"username" doc:"User; beats the one in the URL"`
+	DB                   int           `yaml:"db" min:"0" max:"1048576" doc:"Number of the database; with a URL write it there"`
+	SentinelUsername     string        `yaml:"sentinel_username" doc:"User at the Sentinels"`
+	SentinelPassword     Secret        `yaml:"sentinel_password" doc:"Password at the Sentinels"`
+	SentinelPasswordFile string        `yaml:"sentinel_password_file" doc:"File that holds it, read again for each connection"`
+	ConnectTimeout       time.Duration `yaml:"connect_timeout" min:"10ms" max:"1m" doc:"Time to open a connection; callers never wait longer than timeout_ms"`
+	TLS                  RedisTLS      `yaml:"tls"`
+}
+
+// RedisTLS protects the connections to Redis.
+type RedisTLS struct {
+	Enabled    bool   `yaml:"enabled" doc:"Use TLS; a rediss:// URL turns it on too"`
+	CAFile     string `yaml:"ca_file" doc:"PEM file of the CAs that the server's certificate must come from; empty: the system's"`
+	CertFile   string `yaml:"cert_file" doc:"PEM file of a client certificate"`
+	KeyFile    string `yaml:"key_file" doc:"PEM file of its key"`
+	ServerName string `yaml:"server_name" doc:"Name that the server's certificate must have; empty: the host of the address"`
+}
+
+// Enabled reports whether counters are in Redis.
+func (r *Redis) Enabled() bool { return r.URL != "" || len(r.Addrs) > 0 }
+
+// Timeout is the deadline of every call of the store.
+func (r *Redis) Timeout() time.Duration { return time.Duration(r.TimeoutMS) * time.Millisecond }
+
+// Database is the Postgres that holds rules made through the API. It is on if Host is set.
+type Database struct {
+	Host            string        `yaml:"host" doc:"Postgres server that holds the rules made through the API; empty: none"`
+	Port            int           `yaml:"port" min:"1" max:"65535" doc:"Its port"`
+	Name            string        `yaml:"name" doc:"Name of the database"`
+	User            string        `yaml:"user" doc:"User"`
+	Password        Secret        `yaml:"password" doc:"Password"`
+	PasswordFile    string        `yaml:"password_file" doc:"File that holds the password, read again for each connection"`
+	SSLMode         string        `yaml:"ssl_mode" oneof:"disable|allow|prefer|require|verify-ca|verify-full" doc:"How connections are protected, in libpq's words"`
+	MaxOpenConns    int           `yaml:"max_open_conns" min:"1" max:"10000" doc:"Connections open at once"`
+	MaxIdleConns    int           `yaml:"max_idle_conns" min:"0" max:"10000" doc:"Connections kept open without use"`
+	ConnMaxLifetime time.Duration `yaml:"conn_max_lifetime" min:"0s" max:"24h" doc:"Age at which a connection is replaced; 0: never"`
+}
+
+// Enabled reports whether rules made through the API are in Postgres.
+func (d *Database) Enabled() bool { return d.Host != "" }
+
+// Failure is what happens while the store cannot decide.
+type Failure struct {
+	Mode             string  `yaml:"mode" oneof:"|allow|deny|local" doc:"What is answered then, unless a rule says otherwise: allow, deny, or local (counted in this process, at a fraction of the limit); empty: as ratelimit.fail_open says"`
+	FallbackFraction float64 `yaml:"fallback_fraction" min:"0.000001" max:"1" doc:"Part of each limit that mode local allows; 1/N for N replicas keeps their sum within the limit"`
+	LocalMaxKeys     int     `yaml:"local_max_keys" min:"1" max:"1000000000" doc:"Counters that mode local holds"`
+	Breaker          Breaker `yaml:"breaker"`
+}
+
+// Breaker is when the store is given up and asked again.
+type Breaker struct {
+	Failures      int           `yaml:"failures" min:"1" max:"1000000" doc:"Failed calls in a row after which the store is left alone"`
+	ProbeInterval time.Duration `yaml:"probe_interval" min:"10ms" max:"1m" doc:"How often it is then asked whether it is back, plus up to half of it at random"`
+}
+
+// Envoy is how Envoy is answered.
+type Envoy struct {
+	ResponseHeaders []string `yaml:"response_headers" oneof:"x-ratelimit|envoy|draft-03|kong|ietf" doc:"Header styles that weir writes; empty: none, because Envoy can write its own"`
+	ProblemJSON     bool     `yaml:"problem_json" doc:"Give denied requests a body of application/problem+json"`
+	DynamicMetadata bool     `yaml:"dynamic_metadata" doc:"Tell Envoy's access log and filters the rule, what remains, and whether the store decided"`
+	MaxDescriptors  int      `yaml:"max_descriptors" min:"1" max:"10000" doc:"Descriptors in one request; above it the request is refused"`
+}
+
+// The values of Log.Format and Log.Identifiers.
+const (
+	LogText          = "text"
+	LogJSON          = "json"
+	IdentifiersHash  = "hash"
+	IdentifiersPlain = "plain"
+)
+
+// Log is what is logged and how.
+type Log struct {
+	Level       string `yaml:"level" oneof:"debug|info|warn|error" doc:"Least level that is logged; debug has lines for single requests"`
+	Format      string `yaml:"format" oneof:"text|json" doc:"Form of a line"`
+	Identifiers string `yaml:"identifiers" oneof:"hash|plain" doc:"How values that identify clients are shown: hash keeps them recognizable but secret"`
+	HashKey     Secret `yaml:"hash_key" doc:"Key of these hashes; replicas with one key show the same hash; empty: a new key at each start"`
+	HashKeyFile string `yaml:"hash_key_file" doc:"File that holds the key"`
+}
+
+// Metrics bounds the labels.
+type Metrics struct {
+	MaxValues int `yaml:"max_values" min:"0" max:"100000" doc:"Run-time values per rule that become labels where a rule asks for it; the rest is counted as other"`
+	MaxRules  int `yaml:"max_rules" min:"1" max:"1000000" doc:"Rules that get labels of their own, in the order of their first use; the rest is counted as other"`
+}
+
+// FailureMode is what is answered while the store cannot decide: failure.mode, or else what ratelimit.fail_open says.
+func (c *Config) FailureMode() ratelimit.FailureMode {
+	switch {
+	case c.Failure.Mode == ratelimit.FailLocal.String():
+		return ratelimit.FailLocal
+	case c.Failure.Mode == ratelimit.FailClosed.String(), c.Failure.Mode == "" && !c.RateLimit.FailOpen:
+		return ratelimit.FailClosed
+	default:
+		return ratelimit.FailOpen
+	}
+}
+
+// DefaultWindow is the window of the default limit.
+func (r *RateLimit) DefaultWindow() time.Duration {
+	return time.Duration(r.DefaultWindowSeconds) * time.Second
+}

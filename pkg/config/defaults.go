@@ -1,0 +1,50 @@
+package config
+
+import "time"
+
+// Defaults returns the settings of a server that was given none. config/weir.yaml says the same.
+func Defaults() *Config {
+	return &Config{
+		App: App{Name: "ratelimit", Environment: "production"},
+		Server: Server{
+			Host:         "0.0.0.0",
+			Port:         8080,
+			GRPCPort:     50051,
+			DrainDelay:   3 * time.Second,
+			DrainTimeout: 20 * time.Second,
+			Pprof:        true,
+			HTTP: HTTP{
+				ReadHeaderTimeout: 5 * time.Second,
+				ReadTimeout:       30 * time.Second,
+				WriteTimeout:      time.Minute,
+				IdleTimeout:       2 * time.Minute,
+				MaxHeaderBytes:    64 << 10,
+				MaxBodyBytes:      1 << 20,
+			},
+			GRPC: GRPC{
+				MaxMessageBytes:       4 << 20,
+				MaxConcurrentStreams:  1 << 16,
+				StreamWorkers:         128,
+				KeepaliveTime:         time.Minute,
+				KeepaliveTimeout:      20 * time.Second,
+				KeepaliveMinTime:      5 * time.Second,
+				MaxConnectionAge:      5 * time.Minute,
+				MaxConnectionAgeGrace: 30 * time.Second,
+			},
+		},
+		TLS:       TLS{HTTP: true, ReloadCheckEvery: 5 * time.Second},
+		Rules:     Rules{Paths: []string{"config/rules"}, DefaultDomain: "k1s0", Debounce: 100 * time.Millisecond},
+		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", IdempotencyTTL: 5 * time.Minute},
+		Memory:    Memory{MaxKeys: 1_000_000},
+		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, Mode: RedisSingle, ConnectTimeout: time.Second},
+		Database:  Database{Port: 5432, SSLMode: "prefer", MaxOpenConns: 25, MaxIdleConns: 5, ConnMaxLifetime: 5 * time.Minute},
+		Failure: Failure{
+			FallbackFraction: 0.5,
+			LocalMaxKeys:     100_000,
+			Breaker:          Breaker{Failures: 5, ProbeInterval: 250 * time.Millisecond},
+		},
+		Envoy:   Envoy{MaxDescriptors: 100},
+		Log:     Log{Level: "info", Format: LogText, Identifiers: IdentifiersHash},
+		Metrics: Metrics{MaxValues: 100, MaxRules: 10_000},
+	}
+}

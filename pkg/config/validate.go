@@ -1,0 +1,285 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Validate reports everything that is wrong with settings that were made by hand. The error is Problems. Load has called it.
+func (c *Config) Validate() error {
+	c.openSecrets()
+	if problems := c.validate(); len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+// checker collects problems by setting.
+type checker struct{ problems Problems }
+
+func (k *checker) fault(path, format string, args ...any) {
+	k.problems = append(k.problems, &Problem{Setting: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *Config) validate() Problems {
+	k := &checker{}
+	for _, s := range settings(c) {
+		k.span(s)
+	}
+	c.checkServer(k)
+	c.checkTLS(k)
+	c.checkRules(k)
+	c.checkRedis(k)
+	c.checkDatabase(k)
+	c.checkSecrets(k)
+	return k.problems
+}
+
+// span checks what the tags of a setting say.
+func (k *checker) span(s setting) {
+	if choices := s.choices(); choices != nil {
+		words, ok := s.value.Interface().([]string)
+		if !ok {
+			words = []string{s.value.String()}
+		}
+		for _, word := range words {
+			if !slices.Contains(choices, word) {
+				hint := ""
+				if near := nearest(word, choices); near != "" && word != "" {
+					hint = fmt.Sprintf("; did you mean %s?", near)
+				}
+				k.fault(s.path, "unknown value %q: write %s%s", word, alternatives(choices), hint)
+			}
+		}
+		return
+	}
+	lowest, highest := s.tag.Get("min"), s.tag.Get("max")
+	if lowest == "" {
+		return
+	}
+	if value := magnitude(s.value); !(value >= bound(lowest) && value <= bound(highest)) { // so that NaN is out of range too
+		k.fault(s.path, "%s is out of range: write %s to %s", show(s.value), lowest, highest)
+	}
+}
+
+func magnitude(v reflect.Value) float64 {
+	if v.Kind() == reflect.Float64 {
+		return v.Float()
+	}
+	return float64(v.Int())
+}
+
+// bound reads a min or max tag: a number or a duration.
+func bound(text string) float64 {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return n
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return float64(d)
+	}
+	return math.NaN() // refuses every value; a test reads all tags
+}
+
+func (c *Config) checkServer(k *checker) {
+	s := &c.Server
+	if s.Host != "" && s.Host != "localhost" {
+		if _, err := netip.ParseAddr(s.Host); err != nil && !isHostname(s.Host) {
+			k.fault("server.host", "%q is no address: write one such as 0.0.0.0, 127.0.0.1 or ::", s.Host)
+		}
+	}
+	if s.Port != 0 && s.Port == s.GRPCPort {
+		k.fault("server.grpc_port", "%d is the HTTP port too: give them different ones", s.GRPCPort)
+	}
+	if len(s.GRPCSocket) > maxSocketPath {
+		k.fault("server.grpc_socket", "a path of %d bytes is too long for a unix socket: use at most %d", len(s.GRPCSocket), maxSocketPath)
+	}
+	if c.App.Name == "" {
+		k.fault("app.name", "is empty: write a name such as ratelimit")
+	}
+}
+
+// maxSocketPath is what sun_path of a unix socket's address holds on Linux, less the zero at its end.
+const maxSocketPath = 107
+
+func isHostname(name string) bool {
+	if len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, func(r rune) bool {
+			return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' && r != '_'
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Config) checkTLS(k *checker) {
+	t := &c.TLS
+	k.pair("tls.cert_file", t.CertFile, "tls.key_file", t.KeyFile)
+	if t.ClientCAFile != "" && !t.Enabled() {
+		k.fault("tls.client_ca_file", "is set without tls.cert_file: set tls.cert_file and tls.key_file, or remove it")
+	}
+	if len(t.ClientNames) > 0 && t.ClientCAFile == "" {
+		k.fault("tls.client_names", "is set without tls.client_ca_file: set it, or remove the names")
+	}
+	if t.HTTPClientCerts && t.ClientCAFile == "" {
+		k.fault("tls.http_client_certs", "is true without tls.client_ca_file: set it, or write false")
+	}
+	if t.HTTPClientCerts && !t.HTTP {
+		k.fault("tls.http_client_certs", "is true while tls.http is false: write true there, or false here")
+	}
+}
+
+// pair checks that two settings are both there or both not.
+func (k *checker) pair(path1, value1, path2, value2 string) {
+	switch {
+	case value1 != "" && value2 == "":
+		k.fault(path2, "is empty while %s is set: set both or none", path1)
+	case value1 == "" && value2 != "":
+		k.fault(path1, "is empty while %s is set: set both or none", path2)
+	}
+}
+
+func (c *Config) checkRules(k *checker) {
+	if len(c.Rules.Paths) == 0 {
+		k.fault("rules.paths", "is empty: name the files or folders that hold rules, such as config/rules")
+	}
+	if slices.Contains(c.Rules.Paths, "") {
+		k.fault("rules.paths", "has an empty path: remove it, or write . for the working directory")
+	}
+	if domain := c.Rules.DefaultDomain; domain == "" || strings.ContainsFunc(domain, unicode.IsControl) {
+		k.fault("rules.default_domain", "%q is no domain: write a word such as k1s0", domain)
+	}
+	// The part of a key between { and } decides its slot in a Redis Cluster, and a reset looks for keys by their prefix.
+	if prefix := c.RateLimit.KeyPrefix; prefix == "" || len(prefix) > 64 || strings.ContainsFunc(prefix, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune("{}*?[]\\%|=", r)
+	}) {
+		k.fault("ratelimit.key_prefix", "%q cannot begin a key: write 1 to 64 letters, digits and . _ - : /", prefix)
+	}
+}
+
+func (c *Config) checkRedis(k *checker) {
+	r := &c.Redis
+	if !r.Enabled() {
+		unused := Defaults().Redis
+		if !sameSettings(*r, unused) {
+			k.fault("redis.url", "is empty while other settings of redis are not the defaults: set redis.url or redis.addrs, or remove the others to count in memory")
+		}
+		return
+	}
+	if r.URL != "" && len(r.Addrs) > 0 {
+		k.fault("redis.addrs", "is set beside redis.url: use one of them")
+	}
+	if r.URL != "" {
+		c.checkRedisURL(k)
+	}
+	for _, address := range r.Addrs {
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || !isPort(port) {
+			k.fault("redis.addrs", "%q is no address: write host:port", address)
+		}
+	}
+	switch r.Mode {
+	case RedisSingle:
+		if len(r.Addrs) > 1 {
+			k.fault("redis.mode", "is single with %d addresses: write cluster or sentinel, or leave one address", len(r.Addrs))
+		}
+	case RedisSentinel, RedisCluster:
+		if r.URL != "" {
+			k.fault("redis.url", "names one server while redis.mode is %s: use redis.addrs", r.Mode)
+		}
+	}
+	if r.Mode == RedisCluster && r.DB != 0 {
+		k.fault("redis.db", "is %d with redis.mode cluster: a cluster has database 0 alone", r.DB)
+	}
+	if r.URL != "" && r.DB != 0 {
+		k.fault("redis.db", "is set beside redis.url: write the database at the URL's end, as in redis://host:6379/1")
+	}
+	if (r.Mode == RedisSentinel) != (r.MasterName != "") {
+		k.fault("redis.master_name", "belongs to redis.mode sentinel: set both or none")
+	}
+	if r.Mode != RedisSentinel && (r.SentinelUsername != "" || !r.SentinelPassword.IsZero()) {
+		k.fault("redis.mode", "is %s while redis.sentinel_username or redis.sentinel_password is set: write sentinel, or remove them", r.Mode)
+	}
+	k.pair("redis.tls.cert_file", r.TLS.CertFile, "redis.tls.key_file", r.TLS.KeyFile)
+	if off := r.TLS; !off.Enabled && off != (RedisTLS{}) && !strings.HasPrefix(string(r.URL), "rediss:") {
+		k.fault("redis.tls.enabled", "is false while other settings of redis.tls are set: write true, or remove them")
+	}
+}
+
+// checkRedisURL does not repeat the URL as it was written: a password may stand in it, even in one that cannot be read.
+func (c *Config) checkRedisURL(k *checker) {
+	parsed, err := url.Parse(string(c.Redis.URL))
+	const form = "write redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/socket"
+	switch {
+	case err != nil:
+		k.fault("redis.url", "cannot be read as a URL: %s; percent-encode special characters of a password, or use redis.password_file", form)
+	case parsed.Scheme == "unix" && parsed.Path == "",
+		(parsed.Scheme == "redis" || parsed.Scheme == "rediss") && parsed.Hostname() == "",
+		!slices.Contains([]string{"redis", "rediss", "unix"}, parsed.Scheme):
+		k.fault("redis.url", "%q is no address of a Redis server: %s", c.Redis.URL.String(), form)
+	}
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
+func (c *Config) checkDatabase(k *checker) {
+	d := &c.Database
+	if !d.Enabled() {
+		if !sameSettings(*d, Defaults().Database) {
+			k.fault("database.host", "is empty while other settings of database are not the defaults: set it, or remove the others")
+		}
+		return
+	}
+	if d.Name == "" {
+		k.fault("database.name", "is empty: write the name of the database")
+	}
+	if d.User == "" {
+		k.fault("database.user", "is empty: write the user")
+	}
+	if d.MaxIdleConns > d.MaxOpenConns {
+		k.fault("database.max_idle_conns", "%d is more than database.max_open_conns, %d: write at most that", d.MaxIdleConns, d.MaxOpenConns)
+	}
+}
+
+func (c *Config) checkSecrets(k *checker) {
+	for _, pair := range c.secrets() {
+		if pair.file == "" {
+			continue
+		}
+		if pair.secret.file == nil || pair.secret.file.path != pair.file {
+			k.fault(pair.path+"_file", "is set beside %s: use one of them", pair.path)
+			continue
+		}
+		if _, err := pair.secret.Value(); err != nil {
+			k.fault(pair.path+"_file", "cannot be read: %s", err)
+		}
+	}
+}
+
+// sameSettings compares two sections; an empty list is the same as none.
+func sameSettings(a, b any) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		if x.Field(i).Kind() == reflect.Slice && x.Field(i).Len() == 0 && y.Field(i).Len() == 0 {
+			continue
+		}
+		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+			return false
+		}
+	}
+	return true
+}
