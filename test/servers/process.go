@@ -47,11 +47,17 @@ func Find(t testing.TB, name, hint string) string {
 // Start runs a program until it ends by itself, is stopped, or the test ends. name stands for it in logs.
 func Start(t testing.TB, name, path string, args ...string) *Process {
 	t.Helper()
+	return startWith(t, dieWithParent(), name, path, args...)
+}
+
+// startWith is Start with attributes of the process, such as the user that it runs as.
+func startWith(t testing.TB, attributes *syscall.SysProcAttr, name, path string, args ...string) *Process {
+	t.Helper()
 	p := &Process{name: name, log: &tail{limit: logTail}, done: make(chan struct{})}
 	// The process outlives the test's context: cleanup ends it, after cleanups that still need it.
 	p.cmd = exec.Command(path, args...) //nolint:noctx // see above
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = dieWithParent()
+	p.cmd.SysProcAttr = attributes
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
