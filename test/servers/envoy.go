@@ -136,6 +136,9 @@ func (s *EnvoyServer) Addr(listener string) string {
 	return address
 }
 
+// AdminAddr is the host:port of the admin interface.
+func (s *EnvoyServer) AdminAddr() string { return s.admin }
+
 // Process is Envoy's process.
 func (s *EnvoyServer) Process() *Process { return s.process }
 

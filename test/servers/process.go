@@ -53,11 +53,18 @@ func Start(t testing.TB, name, path string, args ...string) *Process {
 // startWith is Start with attributes of the process, such as the user that it runs as.
 func startWith(t testing.TB, attributes *syscall.SysProcAttr, name, path string, args ...string) *Process {
 	t.Helper()
-	p := &Process{name: name, log: &tail{limit: logTail}, done: make(chan struct{})}
 	// The process outlives the test's context: cleanup ends it, after cleanups that still need it.
-	p.cmd = exec.Command(path, args...) //nolint:noctx // see above
+	cmd := exec.Command(path, args...) //nolint:noctx // see above
+	cmd.SysProcAttr = attributes
+	return StartCommand(t, name, cmd)
+}
+
+// StartCommand is Start for a command that has been prepared by its caller, with an environment or a root folder of its
+// own. Its output is taken by the Process.
+func StartCommand(t testing.TB, name string, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{name: name, cmd: cmd, log: &tail{limit: logTail}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = attributes
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
