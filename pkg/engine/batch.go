@@ -60,8 +60,9 @@ type Status struct {
 	Degraded ratelimit.FailureMode
 	// Rule is the rule that matched: nil if none did, or if another matched rule of the request replaces it.
 	Rule *ratelimit.Rule
-	// Limit is the tightest of Limits, nil if nothing was counted: unmatched, unlimited, an action, a disabled rule, or a
-	// store that failed without a failure mode.
+	// Limit is the tightest of Limits: one that denies before the others, of these the longest wait; else the least
+	// remaining, and of equals the latest reset, then the rule's order. nil if nothing was counted: unmatched, unlimited, an
+	// action, or a store that failed without a failure mode.
 	Limit *ratelimit.Limit
 	// Cost is what was asked for, after defaults and bounds.
 	Cost int64

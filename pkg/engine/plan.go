@@ -71,9 +71,12 @@ func (l *Limiter) resolve(table *rules.Table, request *ratelimit.Request, i int,
 		return false
 	}
 	rule := match.Rule
+	if rule != nil && rule.Disabled {
+		rule = nil
+	}
 	status.Rule = rule
 	p.shadow, p.quota = l.options.ShadowMode, l.options.QuotaMode
-	if rule != nil && !rule.Disabled && rule.Action != ratelimit.ActionLimit {
+	if rule != nil && rule.Action != ratelimit.ActionLimit {
 		p.shadow, p.quota = p.shadow || rule.Shadow, p.quota || rule.QuotaMode
 		status.Outcome = ratelimit.OutcomeAllowed
 		if rule.Action == ratelimit.ActionDeny {
@@ -95,7 +98,6 @@ func (l *Limiter) resolve(table *rules.Table, request *ratelimit.Request, i int,
 				p.verdict, p.limits = count, limits
 			}
 		}
-	case rule.Disabled:
 	case rule.Unlimited || len(rule.Limits) == 0:
 		status.Outcome = ratelimit.OutcomeAllowed
 	default:

@@ -5,7 +5,7 @@ import (
 )
 
 // replace drops the rules that other matched rules of the request name. It does not matter in which order they come, nor
-// whether a rule that names another is dropped itself. Overrides and disabled rules neither drop nor are dropped.
+// whether a rule that names another is dropped itself. Rules whose limits an override replaces neither drop nor are dropped.
 func replace(statuses []Status, plans []plan) {
 	for i := range statuses {
 		rule := replaceable(&statuses[i])
@@ -28,7 +28,7 @@ func replace(statuses []Status, plans []plan) {
 }
 
 func replaceable(status *Status) *ratelimit.Rule {
-	if status.Rule == nil || status.Rule.Disabled || status.Override {
+	if status.Override {
 		return nil
 	}
 	return status.Rule
