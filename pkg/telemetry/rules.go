@@ -1,0 +1,74 @@
+package telemetry
+
+import (
+	"hash/fnv"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
+)
+
+type ruleMetrics struct {
+	succeeded, failed             prometheus.Counter
+	successful, time, count, hash prometheus.Gauge
+	safeDefault                   prometheus.Gauge
+}
+
+func newRuleMetrics(registry prometheus.Registerer) ruleMetrics {
+	reloads := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "rules_reloads_total",
+		Help: "Loads of the rules, the first one included, by result.",
+	}, []string{"result"})
+	registry.MustRegister(reloads)
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+		registry.MustRegister(g)
+		return g
+	}
+	return ruleMetrics{
+		succeeded:   reloads.WithLabelValues("success"),
+		failed:      reloads.WithLabelValues("failure"),
+		successful:  gauge("rules_last_reload_successful", "1 if the last load of the rules was good, 0 if it was refused and the rules before it are in force."),
+		time:        gauge("rules_last_reload_success_timestamp_seconds", "When rules were last loaded."),
+		count:       gauge("rules_loaded", "Rules in force."),
+		hash:        gauge("rules_hash", "The first 48 bits of a hash of the rules in force: replicas with the same rules show the same number."),
+		safeDefault: gauge("rules_safe_default", "1 while there are no valid rules and the default limit applies to everything."),
+	}
+}
+
+// RulesLoaded tells that rules were loaded without an error, and their hash in hexadecimal. Call it once they are in
+// force: the series of rules that are not among them are dropped.
+func (m *Metrics) RulesLoaded(rules []*ratelimit.Rule, hash string) {
+	m.decisions.keep(rules)
+	m.rules.succeeded.Inc()
+	m.rules.successful.Set(1)
+	m.rules.time.SetToCurrentTime()
+	m.rules.count.Set(float64(len(rules)))
+	m.rules.hash.Set(hashNumber(hash))
+	m.rules.safeDefault.Set(0)
+}
+
+// RulesRefused tells that rules were not loaded because of their errors. Those before them stay in force.
+func (m *Metrics) RulesRefused() {
+	m.rules.failed.Inc()
+	m.rules.successful.Set(0)
+}
+
+// SafeDefault tells that there are no rules in force and the default limit applies to everything, until rules are loaded.
+func (m *Metrics) SafeDefault() { m.rules.safeDefault.Set(1) }
+
+// hashBits is how much of a hash a float64 holds exactly, in whole hexadecimal digits.
+const hashBits = 48
+
+func hashNumber(hash string) float64 {
+	const digits = hashBits / 4
+	if len(hash) >= digits {
+		if n, err := strconv.ParseUint(hash[:digits], 16, hashBits); err == nil {
+			return float64(n)
+		}
+	}
+	short := fnv.New64a()
+	short.Write([]byte(hash))
+	return float64(short.Sum64() >> (64 - hashBits))
+}
