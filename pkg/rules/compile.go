@@ -125,6 +125,9 @@ func (c *compiler) gather(sources []*Source) map[string]*domainParts {
 		for i := range source.Domains {
 			each := &source.Domains[i]
 			name := cmp.Or(each.Name, c.opts.DefaultDomain)
+			if each.nameless {
+				name = fmt.Sprintf("%s, document %d", source.Name, i+1)
+			}
 			here := located{Definition: &Definition{node: each.node}, source: source, domain: name}
 			part := parts[name]
 			switch {

@@ -17,7 +17,8 @@ type Domain struct {
 	Descriptors []Definition
 	Default     *Definition // what descriptors get that match nothing; Key, Value, Match and Descriptors do not count
 
-	node *yaml.Node
+	node     *yaml.Node
+	nameless bool // the name is missing, which is reported already
 }
 
 // Definition is one descriptor of the rules: which entry it matches, and what applies to it. Everything but Key may be

@@ -172,7 +172,7 @@ func (p *parser) document(n *yaml.Node) {
 			line, column = at.Line, at.Column
 		}
 		p.problems.add(Problem{File: p.file, Line: line, Column: column, Message: "the domain is empty", Fix: "write domain: NAME, as the gateway sends it"})
-		d.Name = "" // go on, for the sake of the other problems
+		d.nameless = true // go on, for the sake of the other problems
 	}
 	p.sequence(descriptors, "descriptors", func(item *yaml.Node) {
 		d.Descriptors = append(d.Descriptors, p.descriptor(item, 1))
