@@ -1,0 +1,74 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// leastTimeout bounds what go-redis does without a caller's deadline: dialling in the background, asking a cluster for its
+// nodes. A caller does not wait for it longer than the own deadline.
+const leastTimeout = time.Second
+
+// connect makes the client that o describes. It connects when it is first used.
+func connect(o *Options, s *script, d *dialer) redis.UniversalClient {
+	quiet.Do(func() { redis.SetLogger(debugLogger{}) })
+	patient := max(2*o.Timeout, leastTimeout)
+	u := redis.UniversalOptions{
+		Addrs: []string{o.Addr}, DB: o.DB,
+		Dialer: d.dial,
+		OnConnect: func(ctx context.Context, cn *redis.Conn) error {
+			err := cn.ScriptLoad(ctx, s.source).Err()
+			var answered redis.Error
+			if errors.As(err, &answered) {
+				return nil // a sentinel; or the reason will be told to the first request, which can do without
+			}
+			return err
+		},
+		Username: o.Username, Password: o.Password, CredentialsProvider: o.Credentials,
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword, MasterName: o.MasterName,
+
+		Protocol: 2, // nothing of 3 is used, and looking for pushed messages costs a system call a request
+		// What may be sent again is decided here, see refused.
+		MaxRetries: -1, DialerRetries: 1,
+		ContextTimeoutEnabled: true,
+		DialTimeout:           patient, ReadTimeout: patient, WriteTimeout: patient, PoolTimeout: patient,
+		PoolSize: o.PoolSize, PipelinePoolSize: -1,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	switch {
+	case len(o.Cluster) > 0:
+		u.Addrs = o.Cluster
+		cluster := u.Cluster()
+		cluster.DisableRoutingPolicies = true // or it asks for a list of all commands first
+		return redis.NewClusterClient(cluster)
+	case len(o.Sentinel) > 0:
+		u.Addrs = o.Sentinel
+		return redis.NewFailoverClient(u.Failover())
+	default:
+		simple := u.Simple()
+		if strings.HasPrefix(o.Addr, "/") {
+			simple.Network = "unix"
+		}
+		return redis.NewClient(simple)
+	}
+}
+
+var quiet sync.Once
+
+// debugLogger takes go-redis's log lines, one for each failed dial, which say nothing that a caller's error does not.
+type debugLogger struct{}
+
+func (debugLogger) Printf(ctx context.Context, format string, args ...any) {
+	if log := slog.Default(); log.Enabled(ctx, slog.LevelDebug) {
+		log.DebugContext(ctx, fmt.Sprintf(format, args...))
+	}
+}

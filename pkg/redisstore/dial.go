@@ -1,0 +1,136 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// patience is how long an unanswered request has to wait until it says something about the connection.
+const patience = 10 * time.Millisecond
+
+var errStale = errors.New("the connection may be dead")
+
+// dialer opens connections that know whether they can still be trusted. The pool asks each idle connection before it uses
+// it again (through SyscallConn); one that cannot be trusted is closed. So a server that vanished without a word, behind a
+// cable that was pulled, fails the requests that wait for it, and not one more request for each idle connection afterwards.
+type dialer struct {
+	net   net.Dialer
+	tls   *tls.Config // nil: plain text
+	epoch time.Time
+
+	distrusted atomic.Int64 // connections opened before this moment are not used again
+	mu         sync.Mutex
+	peers      map[string]*peer // by address, those with open connections
+}
+
+// peer is an address with open connections.
+type peer struct {
+	open   int          // guarded by dialer.mu
+	silent atomic.Int64 // when the latest request was sent that was not answered
+}
+
+func newDialer(config *tls.Config) *dialer {
+	return &dialer{
+		// Finds out in three quarters of a minute that the other end of an idle connection is gone.
+		net:   net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}},
+		tls:   config,
+		epoch: time.Now(),
+		peers: make(map[string]*peer),
+	}
+}
+
+// now is a time that never goes back, in nanoseconds.
+func (d *dialer) now() int64 { return int64(time.Since(d.epoch)) }
+
+// distrust makes all open connections stale, because the server that they lead to is no longer the right one.
+func (d *dialer) distrust() { d.distrusted.Store(d.now()) }
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	raw, err := d.net.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: raw, dialer: d, addr: addr, opened: d.now()}
+	c.socket, _ = raw.(syscall.Conn)
+	if d.tls != nil {
+		config := d.tls.Clone()
+		if config.ServerName == "" {
+			config.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		secure := tls.Client(raw, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = raw.Close()
+			return nil, err
+		}
+		c.Conn = secure
+	}
+	c.heard.Store(d.now())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.peer = d.peers[addr]
+	if c.peer == nil {
+		c.peer = new(peer)
+		d.peers[addr] = c.peer
+	}
+	c.peer.open++
+	return c, nil
+}
+
+// conn is a connection that remembers when it last heard from the server.
+type conn struct {
+	net.Conn
+	socket syscall.Conn // under TLS, if there is any
+	dialer *dialer
+	peer   *peer
+	addr   string
+
+	opened       int64
+	heard, asked atomic.Int64 // times of the last read and write
+	closed       atomic.Bool
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	now := c.dialer.now()
+	if n > 0 {
+		c.heard.Store(now)
+		return n, err
+	}
+	var timeout net.Error
+	if asked := c.asked.Load(); errors.As(err, &timeout) && timeout.Timeout() && now-asked >= int64(patience) && asked > c.heard.Load() {
+		for last := c.peer.silent.Load(); last < asked && !c.peer.silent.CompareAndSwap(last, asked); {
+			last = c.peer.silent.Load()
+		}
+	}
+	return n, err
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	c.asked.Store(c.dialer.now())
+	return c.Conn.Write(p)
+}
+
+func (c *conn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.dialer.mu.Lock()
+		if c.peer.open--; c.peer.open == 0 {
+			delete(c.dialer.peers, c.addr)
+		}
+		c.dialer.mu.Unlock()
+	}
+	return c.Conn.Close()
+}
+
+// SyscallConn is how the pool looks whether an idle connection was closed by the other end. It fails for a stale one.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if c.opened < c.dialer.distrusted.Load() || c.heard.Load() < c.peer.silent.Load() || c.socket == nil {
+		return nil, errStale
+	}
+	return c.socket.SyscallConn()
+}

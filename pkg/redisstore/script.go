@@ -1,0 +1,37 @@
+package redisstore
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
+)
+
+//go:embed scripts/*.lua
+var scripts embed.FS
+
+// script is a program as Redis is given it, and the digest by which it is called then.
+type script struct{ source, digest string }
+
+// loadScript joins the parts of the script: what all algorithms need, one part for each, and what decides a call.
+var loadScript = sync.OnceValues(func() (script, error) {
+	parts := []string{"prelude"}
+	for _, algorithm := range ratelimit.Algorithms() {
+		parts = append(parts, algorithm.String())
+	}
+	var source strings.Builder
+	for _, part := range append(parts, "take") {
+		text, err := scripts.ReadFile("scripts/" + part + ".lua")
+		if err != nil {
+			return script{}, fmt.Errorf("a part of the Redis script is missing: write pkg/redisstore/scripts/%s.lua: %w", part, err)
+		}
+		source.Write(text)
+		source.WriteByte('\n')
+	}
+	digest := sha1.Sum([]byte(source.String())) //nolint:gosec // see above
+	return script{source.String(), hex.EncodeToString(digest[:])}, nil
+})

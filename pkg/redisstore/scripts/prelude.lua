@@ -1,0 +1,90 @@
+-- Decides a whole call of weir's store in one script run. The files of this folder are joined into one script, in the
+-- order prelude, the algorithms, take; each algorithm does what the file of its name in pkg/algo does, step by step.
+--
+-- KEYS  the hits' keys, charge by charge, then one key for each charge that has an identifier
+-- ARGV  1  now in microseconds since the Unix epoch; empty: the server's clock
+--       2  the request, packed little-endian:
+--            header   u16 limits, u16 hits, f64 lifetime of identifiers in microseconds
+--            limit    u8 algorithm, f64 count, f64 capacity, f64 window, f64 token, f64 rate (parts a microsecond), u8 calendar,
+--                     and if calendar is 1: f64 x 5, the boundaries of the last, this, the next and the window after it
+--            charge   u16 hits, u8 flags (1: partial, 2: has an identifier), u16 limit, f64 cost of the first hit,
+--                     then 16 bytes if it has an identifier: what its hits are recognised by,
+--                     then u16 limit, f64 cost for each further hit
+-- Reply a flat array of integers, five for each hit in order:
+--         verdict (0 denied, 1 allowed, 2 the identifier was used for other hits),
+--         granted, remaining, retry after and reset after in microseconds
+--
+-- A counter is a string: u8 algorithm, f64 at, f64 a, f64 b, f64 unit, f64 expires (see pkg/algo/state.go; expires is when
+-- the key's time to live ends). Only the sliding log is a list; see there. Anything else under a key is a counter never
+-- used, and is overwritten. All numbers are whole and below 2^53, which a Lua number holds exactly.
+
+local floor, ceil = math.floor, math.ceil
+local pack, unpacked = struct.pack, struct.unpack
+local call = redis.call
+
+local STATE, STATE_SIZE = '<Bddddd', 41
+local MOST = 9007199254740992 -- 2^53
+local MINUTE = 60000000
+
+local now = tonumber(ARGV[1])
+-- A clock that is given does not run at the speed of the server's, which ends keys: they get this many milliseconds more.
+local slack = 60000
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+  slack = 0
+end
+
+local stored = {}  -- by key: the string under it, or false; with what this run has changed
+local changed = {} -- by key: true if stored differs from what the server has
+local lives = {}   -- by key: its new time to live in milliseconds; nil: the old one stands
+
+-- The time to live, in milliseconds, of a key that is not needed after this many microseconds.
+local function lifetime(micros)
+  local ms = ceil(micros / 1000) + slack
+  if ms < 1 then
+    return 1
+  end
+  return ms
+end
+
+-- The window in which t lies. t may be outside the calendar windows that were sent if the clocks differ by months.
+local function bounds(l, t)
+  local edges = l.edges
+  if not edges then
+    local from = t - t % l.window
+    return from, from + l.window
+  end
+  for i = 2, 5 do
+    if t < edges[i] then
+      return edges[i - 1], edges[i]
+    end
+  end
+  local from = edges[5] + floor((t - edges[5]) / l.window) * l.window
+  return from, from + l.window
+end
+
+-- The state under key, for an algorithm whose state is a string.
+local function read(key, l)
+  local value = stored[key]
+  if value and #value == STATE_SIZE then
+    local algorithm, at, a, b, unit, expires = unpacked(STATE, value)
+    -- A comparison with a number that is none is false.
+    if algorithm == l.algorithm and at >= 0 and at <= MOST and a >= 0 and a <= MOST and b >= 0 and b <= MOST
+      and unit >= 0 and unit <= MOST and expires >= 0 then
+      return {at = at, a = a, b = b, unit = unit, expires = expires}
+    end
+  end
+  return {at = now, a = 0, b = 0, unit = 0, expires = -1}
+end
+
+-- Remembers a state that equals one never used after idle microseconds, to be written at the end. The time to live is
+-- set again only when it would end too early; spare is how much longer than needed it may then be.
+local function write(key, l, s, t, idle, spare)
+  if t + idle > s.expires then
+    s.expires = t + idle + spare
+    lives[key] = lifetime(idle + spare)
+  end
+  stored[key] = pack(STATE, l.algorithm, t, s.a, s.b, s.unit, s.expires)
+  changed[key] = true
+end
