@@ -84,7 +84,8 @@ func OpenPostgres(options PostgresOptions) (Store, error) {
 
 	return newDatabase(options.Options, dialect{
 		migrations: migrations,
-		hasSchema:  `SELECT to_regclass('weir_schema') IS NOT NULL`,
+		// Not to_regclass, which may remember from before the lock that there is none.
+		hasSchema:  `SELECT EXISTS (SELECT FROM pg_catalog.pg_class WHERE relname = 'weir_schema' AND relkind = 'r' AND pg_table_is_visible(oid))`,
 		lockSchema: fmt.Sprintf(`SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)`, schemaLock),
 		begin:      &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 		snapshot:   &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
