@@ -94,7 +94,7 @@ func mergedMetadata(statuses []engine.Status) map[string]any {
 	)
 	for i := range statuses {
 		rule := statuses[i].Rule
-		if rule == nil || rule.Disabled || len(rule.Metadata) == 0 || rule == from {
+		if rule == nil || len(rule.Metadata) == 0 || rule == from {
 			continue
 		}
 		if merged == nil {
