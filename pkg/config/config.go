@@ -72,7 +72,7 @@ type TLS struct {
 	ClientCAFile     string        `yaml:"client_ca_file" doc:"PEM file of the CAs that gRPC clients' certificates must come from; empty: none is asked for"`
 	ClientNames      []string      `yaml:"client_names" doc:"Names of which a client's certificate must have one (DNS, URI such as a SPIFFE ID, address, mail); empty: any"`
 	HTTP             bool          `yaml:"http" doc:"Protect the HTTP port too"`
-	HTTPClientCerts  bool          `yaml:"http_client_certs" doc:"Ask HTTP clients for certificates too; Kubernetes' probes have none"`
+	HTTPClientCerts  bool          `yaml:"http_client_certs" doc:"Ask HTTP clients for certificates too; Kubernetes' probes and most scrapers have none"`
 	ReloadCheckEvery time.Duration `yaml:"reload_check_every" min:"100ms" max:"1h" doc:"How often, at most, the files are looked at for changes"`
 }
 
@@ -110,21 +110,20 @@ const (
 
 // Redis is the store that replicas share. It is on if URL or Addrs is set.
 type Redis struct {
-	URL                  URL           `yaml:"url" doc:"Server: redis://user:password@host:6379/0, rediss:// with TLS, unix:///path?db=0; with neither url nor addrs counters are in memory"`
-	PoolSize             int           `yaml:"pool_size" min:"1" max:"10000" doc:"Connections, per server"`
-	TimeoutMS            int64         `yaml:"timeout_ms" min:"1" max:"60000" doc:"Deadline of every call, in milliseconds"`
-	Password             Secret        `yaml:"password" doc:"Password; beats the one in the URL"`
-	PasswordFile         string        `yaml:"password_file" doc:"File that holds the password, read again for each connection"`
-	Mode                 string        `yaml:"mode" oneof:"single|sentinel|cluster" doc:"What the addresses are"`
-	Addrs                []string      `yaml:"addrs" doc:"host:port of the server, the Sentinels, or some nodes of the cluster"`
-	MasterName           string        `yaml:"master_name" doc:"Name under which the Sentinels know the server"`
-	Username             string        `yaml:"username" doc:"User; beats the one in the URL"`
-	DB                   int           `yaml:"db" min:"0" max:"1048576" doc:"Number of the database; with a URL write it there"`
-	SentinelUsername     string        `yaml:"sentinel_username" doc:"User at the Sentinels"`
-	SentinelPassword     Secret        `yaml:"sentinel_password" doc:"Password at the Sentinels"`
-	SentinelPasswordFile string        `yaml:"sentinel_password_file" doc:"File that holds it, read again for each connection"`
-	ConnectTimeout       time.Duration `yaml:"connect_timeout" min:"10ms" max:"1m" doc:"Time to open a connection; callers never wait longer than timeout_ms"`
-	TLS                  RedisTLS      `yaml:"tls"`
+	URL                  URL      `yaml:"url" doc:"Server: redis://user:password@host:6379/0, rediss:// with TLS, unix:///path?db=0; with neither url nor addrs counters are in memory"`
+	PoolSize             int      `yaml:"pool_size" min:"1" max:"10000" doc:"Connections, per server"`
+	TimeoutMS            int64    `yaml:"timeout_ms" min:"1" max:"60000" doc:"Deadline of every call, in milliseconds"`
+	Password             Secret   `yaml:"password" doc:"Password; beats the one in the URL"`
+	PasswordFile         string   `yaml:"password_file" doc:"File that holds the password, read again for each connection"`
+	Mode                 string   `yaml:"mode" oneof:"single|sentinel|cluster" doc:"What the addresses are"`
+	Addrs                []string `yaml:"addrs" doc:"host:port of the server, the Sentinels, or some nodes of the cluster"`
+	MasterName           string   `yaml:"master_name" doc:"Name under which the Sentinels know the server"`
+	Username             string   `yaml:"username" doc:"User; beats the one in the URL"`
+	DB                   int      `yaml:"db" min:"0" max:"1048576" doc:"Number of the database; with a URL write it there"`
+	SentinelUsername     string   `yaml:"sentinel_username" doc:"User at the Sentinels"`
+	SentinelPassword     Secret   `yaml:"sentinel_password" doc:"Password at the Sentinels"`
+	SentinelPasswordFile string   `yaml:"sentinel_password_file" doc:"File that holds it, read again for each connection"`
+	TLS                  RedisTLS `yaml:"tls"`
 }
 
 // RedisTLS protects the connections to Redis.
@@ -178,7 +177,6 @@ type Envoy struct {
 	ResponseHeaders []string `yaml:"response_headers" oneof:"x-ratelimit|envoy|draft-03|kong|ietf" doc:"Header styles that weir writes; empty: none, because Envoy can write its own"`
 	ProblemJSON     bool     `yaml:"problem_json" doc:"Give denied requests a body of application/problem+json"`
 	DynamicMetadata bool     `yaml:"dynamic_metadata" doc:"Tell Envoy's access log and filters the rule, what remains, and whether the store decided"`
-	MaxDescriptors  int      `yaml:"max_descriptors" min:"1" max:"10000" doc:"Descriptors in one request; above it the request is refused"`
 }
 
 // The values of Log.Format and Log.Identifiers.

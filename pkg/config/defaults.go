@@ -36,14 +36,13 @@ func Defaults() *Config {
 		Rules:     Rules{Paths: []string{"config/rules"}, DefaultDomain: "k1s0", Debounce: 100 * time.Millisecond},
 		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", IdempotencyTTL: 5 * time.Minute},
 		Memory:    Memory{MaxKeys: 1_000_000},
-		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, Mode: RedisSingle, ConnectTimeout: time.Second},
+		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, Mode: RedisSingle},
 		Database:  Database{Port: 5432, SSLMode: "prefer", MaxOpenConns: 25, MaxIdleConns: 5, ConnMaxLifetime: 5 * time.Minute},
 		Failure: Failure{
 			FallbackFraction: 0.5,
 			LocalMaxKeys:     100_000,
 			Breaker:          Breaker{Failures: 5, ProbeInterval: 250 * time.Millisecond},
 		},
-		Envoy:   Envoy{MaxDescriptors: 100},
 		Log:     Log{Level: "info", Format: LogText, Identifiers: IdentifiersHash},
 		Metrics: Metrics{MaxValues: 100, MaxRules: 10_000},
 	}

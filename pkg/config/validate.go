@@ -224,7 +224,7 @@ func (c *Config) checkRedisURL(k *checker) {
 	switch {
 	case err != nil:
 		k.fault("redis.url", "cannot be read as a URL: %s; percent-encode special characters of a password, or use redis.password_file", form)
-	case parsed.Scheme == "unix" && parsed.Path == "",
+	case parsed.Scheme == "unix" && (parsed.Path == "" || parsed.Host != ""),
 		(parsed.Scheme == "redis" || parsed.Scheme == "rediss") && parsed.Hostname() == "",
 		!slices.Contains([]string{"redis", "rediss", "unix"}, parsed.Scheme):
 		k.fault("redis.url", "%q is no address of a Redis server: %s", c.Redis.URL.String(), form)

@@ -25,7 +25,7 @@ func (o *outage) changed(from, to State) {
 
 func (o *outage) lost(cause error) {
 	o.options.Logger.Error("the rate limit store is unavailable: charges are answered by their failure mode",
-		"err", cause, "mode", o.options.Mode.String(), "failures", o.options.Failures)
+		"error", cause, "mode", o.options.Mode.String(), "failures", o.options.Failures)
 }
 
 func (o *outage) back() {

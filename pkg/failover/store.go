@@ -202,6 +202,6 @@ func (s *Store) grumble(cause error, now time.Time) {
 		return
 	}
 	if unsaid, ok := s.uneven.may(now); ok {
-		s.options.Logger.Warn("the rate limit store could not decide", "err", cause, "unsaid", unsaid)
+		s.options.Logger.Warn("the rate limit store could not decide", "error", cause, "unsaid", unsaid)
 	}
 }

@@ -74,7 +74,7 @@ func (s *source[T]) look() {
 	if err != nil {
 		if err.Error() != s.broken {
 			s.broken = err.Error()
-			s.logger.Error("new TLS files cannot be used: those before them stay in use", "err", err)
+			s.logger.Error("new TLS files cannot be used: those before them stay in use", "error", err)
 		}
 		return
 	}
