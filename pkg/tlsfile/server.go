@@ -22,8 +22,8 @@ type ServerOptions struct {
 	// ClientNames, if not empty, are the names of which a client's certificate must have one: a DNS name, URI, address or
 	// mail address of its subject alternative names, compared as a whole. It needs ClientCAFile.
 	ClientNames []string
-	// HTTPClientCerts makes HTTP clients show a certificate too. It needs ClientCAFile. Kubernetes' probes have none.
-	HTTPClientCerts bool
+	// NextProtos are the protocols offered by ALPN, the preferred one first: "h2" for gRPC.
+	NextProtos []string
 	// CheckEvery is how often, at most, the files are looked at. 0: DefaultCheckEvery.
 	CheckEvery time.Duration
 	// Logger is told of new files and of those that cannot be used. Nil: nothing is logged.
@@ -32,91 +32,57 @@ type ServerOptions struct {
 	OnLoad func(leaf *x509.Certificate)
 }
 
-// Server makes the configurations of listeners that follow their files. Safe for concurrent use.
-type Server struct{ files *source[serverConfigs] }
-
-// serverConfigs are made from one state of the files.
-type serverConfigs struct{ grpc, http *tls.Config }
-
-// NewServer returns a Server. The error wraps ErrFiles.
-func NewServer(options ServerOptions) (*Server, error) {
-	if options.ClientCAFile == "" && (len(options.ClientNames) > 0 || options.HTTPClientCerts) {
-		return nil, fmt.Errorf("%w: clients' certificates are asked for without a file of CAs: set it, or any client could make its own", ErrFiles)
+// Server returns the configuration of a server that follows its files: TLS 1.2 or newer. Sessions are not resumed, so that
+// a client whose CA was removed cannot come back by one. The error wraps ErrFiles.
+//
+// The configuration may be copied, as grpc's credentials do; its protocols cannot be changed in the copy.
+func Server(options ServerOptions) (*tls.Config, error) {
+	if len(options.ClientNames) > 0 && options.ClientCAFile == "" {
+		return nil, fmt.Errorf("%w: names of clients are set without a file of CAs: set it, or any client could claim a name", ErrFiles)
 	}
 	paths := []string{options.CertFile, options.KeyFile, options.ClientCAFile}
-	files, err := newSource(paths, options.CheckEvery, options.Logger, func() (*serverConfigs, error) { return options.load() })
+	files, err := newSource(paths, options.CheckEvery, options.Logger, func() (*tls.Config, error) { return serverConfig(&options) })
 	if err != nil {
 		return nil, err
 	}
-	return &Server{files}, nil
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             slices.Clone(options.NextProtos),
+		SessionTicketsDisabled: true,
+		GetConfigForClient:     func(*tls.ClientHelloInfo) (*tls.Config, error) { return files.get(), nil },
+	}, nil
 }
 
-// The protocols that are offered by ALPN.
-var (
-	grpcProtocols = []string{"h2"}
-	httpProtocols = []string{"h2", "http/1.1"}
-)
-
-// GRPC returns the configuration of a gRPC listener: HTTP/2 alone, and clients' certificates if there are CAs for them.
-func (s *Server) GRPC() *tls.Config {
-	return following(grpcProtocols, func() *tls.Config { return s.files.get().grpc })
-}
-
-// HTTP returns the configuration of an HTTP listener, which asks for clients' certificates only if the options say so.
-func (s *Server) HTTP() *tls.Config {
-	return following(httpProtocols, func() *tls.Config { return s.files.get().http })
-}
-
-// following returns a configuration that asks for the current one at each handshake.
-func following(protocols []string, current func() *tls.Config) *tls.Config {
-	config := newConfig(protocols)
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return current(), nil }
-	return config
-}
-
-// newConfig returns what all servers' configurations have in common. Sessions are not resumed: a client whose CA was
-// removed must not come back by one, and gateways keep their connections.
-func newConfig(protocols []string) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(protocols), SessionTicketsDisabled: true}
-}
-
-func (o *ServerOptions) load() (*serverConfigs, error) {
-	pair, err := loadPair(o.CertFile, o.KeyFile)
+func serverConfig(options *ServerOptions) (*tls.Config, error) {
+	pair, err := loadPair(options.CertFile, options.KeyFile)
 	if err != nil {
 		return nil, err
 	}
-	configs := &serverConfigs{newConfig(grpcProtocols), newConfig(httpProtocols)}
-	configs.grpc.Certificates = []tls.Certificate{*pair}
-	configs.http.Certificates = configs.grpc.Certificates
-	if o.ClientCAFile != "" {
-		cas, err := loadCAs(o.ClientCAFile)
-		if err != nil {
+	config := &tls.Config{
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             slices.Clone(options.NextProtos),
+		SessionTicketsDisabled: true,
+		Certificates:           []tls.Certificate{*pair},
+	}
+	if options.ClientCAFile != "" {
+		if config.ClientCAs, err = loadCAs(options.ClientCAFile); err != nil {
 			return nil, err
 		}
-		o.askClients(configs.grpc, cas)
-		if o.HTTPClientCerts {
-			o.askClients(configs.http, cas)
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	if len(options.ClientNames) > 0 {
+		allowed := slices.Clone(options.ClientNames)
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			if !hasName(state.PeerCertificates[0], allowed) {
+				return ErrClientName
+			}
+			return nil
 		}
 	}
-	if o.OnLoad != nil {
-		o.OnLoad(pair.Leaf)
+	if options.OnLoad != nil {
+		options.OnLoad(pair.Leaf)
 	}
-	return configs, nil
-}
-
-// askClients makes clients show a certificate that comes from cas and has an allowed name.
-func (o *ServerOptions) askClients(config *tls.Config, cas *x509.CertPool) {
-	config.ClientCAs, config.ClientAuth = cas, tls.RequireAndVerifyClientCert
-	if len(o.ClientNames) == 0 {
-		return
-	}
-	allowed := slices.Clone(o.ClientNames)
-	config.VerifyConnection = func(state tls.ConnectionState) error {
-		if !hasName(state.PeerCertificates[0], allowed) {
-			return ErrClientName
-		}
-		return nil
-	}
+	return config, nil
 }
 
 // hasName reports whether one of the certificate's subject alternative names is among allowed.
