@@ -57,7 +57,7 @@ test: test-setup ## Install what the tests need, then run all of them with the r
 	CGO_ENABLED=1 $(GO) test -race -shuffle=on -p $(TEST_PARALLEL) $(TEST_FLAGS) $(PKG)
 
 .PHONY: test-setup
-test-setup: ## Find or install what the tests need: a C compiler, redis-server, Envoy
+test-setup: ## Find or install what the tests need: a C compiler, Redis, PostgreSQL, Envoy
 	@test/setup.sh tests
 
 .PHONY: fuzz

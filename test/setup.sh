@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds or installs what the tests or the linters need besides Go, git and make:
 #
-#   test/setup.sh tests   a C compiler (race detector), redis-server, Envoy in build/venv
+#   test/setup.sh tests   a C compiler (race detector), redis-server, PostgreSQL, Envoy in build/venv
 #   test/setup.sh envoy   only that Envoy
 #   test/setup.sh lint    shellcheck and hadolint in build/lint-venv
 #
@@ -33,6 +33,7 @@ persist() {
 have_go() { command -v go >/dev/null; }
 have_compiler() { command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E -o /dev/null - 2>/dev/null; }
 have_redis() { command -v redis-server >/dev/null; }
+have_postgres() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
 have_venv() { command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 # Installs Debian packages. Debian starts a server as soon as its package is installed: the tests start their own, so that
@@ -59,9 +60,12 @@ install() {
 		fail "apt-get update failed: check the network and the sources, then run this again"
 	persist "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null ||
 		fail "apt-get install ${packages[*]} failed: see above"
-	if [[ " ${packages[*]} " == *' redis-server '* && -d /run/systemd/system ]]; then
-		"${as_root[@]}" systemctl disable --quiet redis-server || true # nor shall it start at the next boot
-	fi
+	local package
+	for package in "${packages[@]}"; do
+		if [[ $package =~ ^(redis-server|postgresql)$ && -d /run/systemd/system ]]; then
+			"${as_root[@]}" systemctl disable --quiet "$package" || true # nor shall it start at the next boot
+		fi
+	done
 }
 
 # Makes a virtual environment that holds what a requirements file asks for: venv DIR FILE
@@ -86,12 +90,14 @@ tests)
 	missing=()
 	have_compiler || missing+=(gcc libc6-dev)
 	have_redis || missing+=(redis-server)
+	have_postgres || missing+=(postgresql)
 	have_venv || missing+=(python3 python3-venv)
 	((${#missing[@]} == 0)) || install "${missing[@]}"
 	venv build/venv test/requirements.txt
 
 	say "$(go version | cut -d' ' -f3), $(gcc --version | head -n 1)"
 	say "redis-server $(redis-server --version | sed -E 's/.* v=([^ ]+).*/\1/') at $(command -v redis-server)"
+	say "PostgreSQL at $(dirname "$(command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' | sort -V | tail -n 1)")"
 	say "envoy $(build/venv/bin/envoy --version | sed -nE 's/.*version: [^\/]*\/([^\/]+)\/.*/\1/p') at build/venv/bin/envoy"
 	say 'the tests start servers of their own on free ports of 127.0.0.1 and end them'
 	;;
