@@ -120,10 +120,13 @@ func appendPrefix(dst []byte, prefix string) []byte {
 func appendWindow(dst []byte, limits []ratelimit.Limit, i int) []byte {
 	dst = append(dst, ':')
 	limit := &limits[i]
-	if limit.Calendar == ratelimit.CalendarNone && limit.Window%time.Second == 0 {
-		dst = strconv.AppendInt(dst, int64(limit.Window/time.Second), 10)
-	} else {
+	switch { // as Limit.WindowName does, without its string
+	case limit.Calendar != ratelimit.CalendarNone:
 		dst = append(dst, limit.WindowName()...)
+	case limit.Window%time.Second == 0:
+		dst = strconv.AppendInt(dst, int64(limit.Window/time.Second), 10)
+	default:
+		dst = strconv.AppendFloat(dst, limit.Window.Seconds(), 'f', -1, 64)
 	}
 	same := 1
 	for j := range i {
