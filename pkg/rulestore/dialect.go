@@ -25,6 +25,9 @@ type dialect struct {
 	notify string
 	// listen, if not nil, calls heard for what notify sends, and whenever it may have missed something, until ctx ends.
 	listen func(ctx context.Context, heard func())
+	// place returns what stands for the n-th value of a statement, from 1. "$1" is understood by both, but SQLite takes its
+	// time to number many of them.
+	place func(n int) string
 	// timeArg turns a time into what a time column takes.
 	timeArg func(time.Time) any
 	// classify returns the sentinel for an error of the driver.

@@ -92,6 +92,7 @@ func OpenPostgres(options PostgresOptions) (Store, error) {
 		longRead:   fmt.Sprintf(`SET LOCAL statement_timeout = %d`, options.LoadTimeout.Milliseconds()),
 		notify:     `NOTIFY ` + channel,
 		listen:     ear.run,
+		place:      func(n int) string { return "$" + strconv.Itoa(n) },
 		timeArg:    func(t time.Time) any { return t },
 		classify:   classifyPostgres,
 		schemaGone: func(err error) bool { return hasCode(err, undefinedTable) },

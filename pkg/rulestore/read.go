@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 const ruleColumns = `id, domain, scope, pattern, enabled, version, created_at, updated_at, body`
@@ -54,7 +53,7 @@ func (d *database) List(ctx context.Context, filter Filter) (rules []Rule, total
 	if err != nil {
 		return nil, 0, err
 	}
-	var where conditions
+	where := parameters{place: d.place}
 	if filter.Domain != "" {
 		where.add("domain = ", filter.Domain)
 	}
@@ -71,15 +70,15 @@ func (d *database) List(ctx context.Context, filter Filter) (rules []Rule, total
 	}
 	err = d.call(ctx, d.Timeout, "list rules", func(ctx context.Context) error {
 		rules, total = nil, 0
-		if err := d.reader.QueryRowContext(ctx, `SELECT count(*) FROM weir_rules`+where.sql(), where.args...).Scan(&total); err != nil {
+		if err := d.reader.QueryRowContext(ctx, `SELECT count(*) FROM weir_rules`+where.conditions(), where.args...).Scan(&total); err != nil {
 			return err
 		}
 		if offset >= total {
 			return nil
 		}
 		// The inner query needs the listing's index only, so that a late page does not read all bodies before it.
-		page := `SELECT id FROM weir_rules` + where.sql() + ` ORDER BY created_at, id` +
-			` LIMIT ` + where.place(limit) + ` OFFSET ` + where.place(offset)
+		page := `SELECT id FROM weir_rules` + where.conditions() + ` ORDER BY created_at, id` +
+			` LIMIT ` + where.value(limit) + ` OFFSET ` + where.value(offset)
 		rows, err := d.reader.QueryContext(ctx,
 			`SELECT `+ruleColumns+` FROM weir_rules WHERE id IN (`+page+`) ORDER BY created_at, id`, where.args...)
 		if err != nil {
@@ -174,7 +173,7 @@ func (d *database) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry,
 	if filter.Before < 0 {
 		return nil, fmt.Errorf("list audit entries: %w: before %d is negative: give the sequence number of an entry", ErrInvalid, filter.Before)
 	}
-	var where conditions
+	where := parameters{place: d.place}
 	if filter.RuleID != "" {
 		id, err := canonicalID(filter.RuleID)
 		if err != nil {
@@ -194,7 +193,7 @@ func (d *database) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry,
 	var entries []AuditEntry
 	err := d.call(ctx, d.Timeout, "list audit entries", func(ctx context.Context) error {
 		query := `SELECT seq, revision, at, subject, request_id, action, rule_id, before, after FROM weir_audit` +
-			where.sql() + ` ORDER BY seq DESC LIMIT ` + where.place(limit)
+			where.conditions() + ` ORDER BY seq DESC LIMIT ` + where.value(limit)
 		rows, err := d.reader.QueryContext(ctx, query, where.args...)
 		if err != nil {
 			return err
@@ -219,28 +218,4 @@ func (d *database) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry,
 		return nil, err
 	}
 	return entries, nil
-}
-
-// conditions build the end of a statement whose values are parameters.
-type conditions struct {
-	terms []string
-	args  []any
-}
-
-// add appends a condition such as "scope = " and its value.
-func (c *conditions) add(comparison string, value any) {
-	c.terms = append(c.terms, comparison+c.place(value))
-}
-
-// place returns a parameter that stands for value.
-func (c *conditions) place(value any) string {
-	c.args = append(c.args, value)
-	return fmt.Sprintf("$%d", len(c.args))
-}
-
-func (c *conditions) sql() string {
-	if len(c.terms) == 0 {
-		return ""
-	}
-	return " WHERE " + strings.Join(c.terms, " AND ")
 }

@@ -75,6 +75,7 @@ func OpenSQLite(options SQLiteOptions) (Store, error) {
 		prepare:    func(ctx context.Context) error { return prepareSQLite(ctx, path, writer) },
 		begin:      &sql.TxOptions{},
 		snapshot:   &sql.TxOptions{ReadOnly: true},
+		place:      func(int) string { return "?" },
 		timeArg:    func(t time.Time) any { return t.UnixMilli() },
 		classify:   classifySQLite,
 		schemaGone: func(error) bool { return false }, // an open file stays what it was, even when its name is gone

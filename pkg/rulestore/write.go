@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -194,17 +193,17 @@ func (w *writing) with(action Action) (places []int) {
 	return places
 }
 
-// inChunks calls f with a list of parameters "$1, $2, ..." and the IDs of up to chunk of the places.
+// inChunks calls f with the IDs of up to chunk of the places, and what stands for them in a statement.
 func (w *writing) inChunks(places []int, f func(list string, ids []any) error) error {
 	for len(places) > 0 {
 		part := places[:min(chunk, len(places))]
 		places = places[len(part):]
-		var ids conditions
-		list := make([]string, len(part))
+		ids := make([]any, len(part))
 		for n, i := range part {
-			list[n] = ids.place(w.rules[i].ID)
+			ids[n] = w.rules[i].ID
 		}
-		if err := f(strings.Join(list, ", "), ids.args); err != nil {
+		in := parameters{place: w.place}
+		if err := f(in.list(ids...), ids); err != nil {
 			return err
 		}
 	}
@@ -269,7 +268,7 @@ func (w *writing) insert() error {
 	for len(places) > 0 {
 		part := places[:min(chunk, len(places))]
 		places = places[len(part):]
-		var values conditions
+		values := parameters{place: w.place}
 		for _, i := range part {
 			row, err := w.row(&w.rules[i])
 			if err != nil {
@@ -278,7 +277,7 @@ func (w *writing) insert() error {
 			values.tuple(row...)
 		}
 		// A rule that is there already is passed over, so that the rest tells which one it was.
-		created, err := w.insertRows(values)
+		created, err := w.insertRows(&values)
 		if err != nil {
 			return err
 		}
@@ -291,8 +290,8 @@ func (w *writing) insert() error {
 	return nil
 }
 
-func (w *writing) insertRows(values conditions) (created map[string]bool, err error) {
-	rows, err := w.tx.QueryContext(w.ctx, `INSERT INTO weir_rules (`+ruleColumns+`) VALUES `+strings.Join(values.terms, ", ")+
+func (w *writing) insertRows(values *parameters) (created map[string]bool, err error) {
+	rows, err := w.tx.QueryContext(w.ctx, `INSERT INTO weir_rules (`+ruleColumns+`) VALUES `+values.tuples()+
 		` ON CONFLICT DO NOTHING RETURNING id`, values.args...)
 	if err != nil {
 		return nil, err
@@ -311,7 +310,7 @@ func (w *writing) insertRows(values conditions) (created map[string]bool, err er
 
 func (w *writing) audit(revision int64, at time.Time, actor Actor) error {
 	for start := 0; start < len(w.changes); start += chunk {
-		var values conditions
+		values := parameters{place: w.place}
 		for i := start; i < min(start+chunk, len(w.changes)); i++ {
 			var before, after any
 			if was, found := w.before[w.rules[i].ID]; found {
@@ -331,7 +330,7 @@ func (w *writing) audit(revision int64, at time.Time, actor Actor) error {
 			values.tuple(revision, w.timeArg(at), actor.Subject, actor.RequestID, string(w.changes[i].Action), w.rules[i].ID, before, after)
 		}
 		if _, err := w.tx.ExecContext(w.ctx, `INSERT INTO weir_audit (revision, at, subject, request_id, action, rule_id, before, after) VALUES `+
-			strings.Join(values.terms, ", "), values.args...); err != nil {
+			values.tuples(), values.args...); err != nil {
 			return err
 		}
 	}
@@ -348,15 +347,6 @@ func (w *writing) row(rule *Rule) ([]any, error) {
 		rule.ID, rule.Domain, rule.Scope, rule.IdentifierPattern, rule.Enabled, rule.Version,
 		w.timeArg(rule.CreatedAt), w.timeArg(rule.UpdatedAt), string(text),
 	}, nil
-}
-
-// tuple appends a row of values "($1, $2, ...)".
-func (c *conditions) tuple(values ...any) {
-	list := make([]string, len(values))
-	for i, value := range values {
-		list[i] = c.place(value)
-	}
-	c.terms = append(c.terms, "("+strings.Join(list, ", ")+")")
 }
 
 func exists(rule *Rule) error {
