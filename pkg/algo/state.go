@@ -26,12 +26,12 @@ type State struct {
 type arithmetic interface {
 	// advance brings s from s.At to now, which is not earlier: it drains, rolls windows over, and leaves out what has
 	// expired. It also adapts a state that was counted under another limit. It writes to *s only, never to s.Log's memory,
-	// because s may be a copy.
+	// because *s is put back when nothing is charged.
 	advance(s *State, l *ratelimit.Limit, now int64)
 	// available is the whole hits that may come now; negative or 0 if none.
 	available(s *State, l *ratelimit.Limit, now int64) int64
 	// add counts n hits, of which the caller knows that they fit. A negative n gives back as much of it as is used, a part
-	// of a hit counting as one. It returns what it did, with n's sign.
+	// of a hit counting as one. It returns what it did, with n's sign; 0 means that it touched nothing.
 	add(s *State, l *ratelimit.Limit, now, n int64) int64
 	// wait is how long until cost hits, more than are available and not more than the capacity, would be.
 	wait(s *State, l *ratelimit.Limit, now, cost int64) int64

@@ -19,7 +19,7 @@ func Take(hits []ratelimit.Hit, states []State, now int64, results []ratelimit.R
 	}
 	allowed := true
 	for i := range hits {
-		results[i] = look(&hits[i], states[i], now)
+		results[i] = look(&hits[i], &states[i], now)
 		allowed = allowed && results[i].Allowed
 	}
 	if !allowed {
@@ -33,27 +33,33 @@ func Take(hits []ratelimit.Hit, states []State, now int64, results []ratelimit.R
 	return changed
 }
 
-// look tells how a hit stands without charging it; s is a copy.
-func look(hit *ratelimit.Hit, s State, now int64) ratelimit.Result {
-	now = open(&s, hit.Limit, now)
-	allowed, _ := decide(hit, algorithms[hit.Limit.Algorithm].available(&s, hit.Limit, now))
-	return report(hit, &s, now, allowed, 0)
+// look tells how a hit stands without charging it.
+func look(hit *ratelimit.Hit, s *State, now int64) ratelimit.Result {
+	before := *s
+	now = open(s, hit.Limit, now)
+	allowed, _ := decide(hit, algorithms[hit.Limit.Algorithm].available(s, hit.Limit, now))
+	result := report(hit, s, now, allowed, 0)
+	*s = before
+	return result
 }
 
-// charge decides a hit by itself and writes to *state what it charged.
-func charge(hit *ratelimit.Hit, state *State, now int64) (result ratelimit.Result, changed bool) {
-	s := *state
-	now = open(&s, hit.Limit, now)
+// charge decides a hit by itself. It works on the state in place, since a copy would have to be allocated, and puts back
+// what was there unless something was charged.
+func charge(hit *ratelimit.Hit, s *State, now int64) (result ratelimit.Result, changed bool) {
+	before := *s
+	now = open(s, hit.Limit, now)
 	a := algorithms[hit.Limit.Algorithm]
-	allowed, granted := decide(hit, a.available(&s, hit.Limit, now))
+	allowed, granted := decide(hit, a.available(s, hit.Limit, now))
 	if granted != 0 {
-		granted = a.add(&s, hit.Limit, now, granted)
+		granted = a.add(s, hit.Limit, now, granted)
 	}
-	if granted != 0 {
-		s.At = now
-		*state = s
+	result = report(hit, s, now, allowed, granted)
+	if granted == 0 {
+		*s = before
+		return result, false
 	}
-	return report(hit, &s, now, allowed, granted), granted != 0
+	s.At = now
+	return result, true
 }
 
 // open advances s to now, or to the latest time that it has seen, which it returns.
