@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -191,6 +192,33 @@ func (l *Limit) WindowName() string {
 	default:
 		return strconv.FormatFloat(l.Window.Seconds(), 'f', -1, 64)
 	}
+}
+
+// String says what the limit allows, for people: "100 per 1m, token_bucket, burst 150".
+func (l *Limit) String() string {
+	text := strconv.FormatInt(l.Count, 10) + " per " + l.Per() + ", " + l.Algorithm.String()
+	if l.Burst > 0 {
+		text += ", burst " + strconv.FormatInt(l.Burst, 10)
+	}
+	if l.Kind == Quota {
+		text += ", quota"
+	}
+	return text
+}
+
+// Per is the window as people write it: "1m", "250ms", "month".
+func (l *Limit) Per() string {
+	if l.Calendar != CalendarNone {
+		return l.WindowName()
+	}
+	text := l.Window.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 func gcd(a, b int64) int64 {

@@ -147,6 +147,22 @@ func TestWindowName(t *testing.T) {
 	}
 }
 
+func TestLimitInWords(t *testing.T) {
+	for want, limit := range map[string]ratelimit.Limit{
+		"100 per 1m, token_bucket, burst 150":  {Algorithm: ratelimit.TokenBucket, Count: 100, Burst: 150, Window: time.Minute},
+		"5 per 250ms, fixed_window":            {Algorithm: ratelimit.FixedWindow, Count: 5, Window: 250 * time.Millisecond},
+		"7 per 24h, sliding_log":               {Algorithm: ratelimit.SlidingLog, Count: 7, Window: 24 * time.Hour},
+		"8 per 1m30s, sliding_window":          {Algorithm: ratelimit.SlidingWindow, Count: 8, Window: 90 * time.Second},
+		"1000 per month, fixed_window, quota":  {Algorithm: ratelimit.FixedWindow, Count: 1000, Calendar: ratelimit.CalendarMonth, Kind: ratelimit.Quota},
+		"10 per 20m, leaky_bucket, burst 1":    {Algorithm: ratelimit.LeakyBucket, Count: 10, Burst: 1, Window: 20 * time.Minute},
+		"10 per 10h10m, leaky_bucket, burst 1": {Algorithm: ratelimit.LeakyBucket, Count: 10, Burst: 1, Window: 610 * time.Minute},
+	} {
+		if got := limit.String(); got != want {
+			t.Errorf("String() = %q, want %q", got, want)
+		}
+	}
+}
+
 func TestAlgorithmNames(t *testing.T) {
 	for _, algorithm := range ratelimit.Algorithms() {
 		parsed, err := ratelimit.ParseAlgorithm(algorithm.String())

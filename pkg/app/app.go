@@ -1,0 +1,296 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/weirhq/weir/envoy"
+	"github.com/weirhq/weir/pkg/config"
+	"github.com/weirhq/weir/pkg/engine"
+	"github.com/weirhq/weir/pkg/respond"
+	"github.com/weirhq/weir/pkg/telemetry"
+)
+
+// memoryShare is the part of a container's memory that becomes GOMEMLIMIT if that is not set.
+const memoryShare = 0.9
+
+// Options say what to run.
+type Options struct {
+	// Config is complete and valid, as config.Load returns it.
+	Config *config.Config
+	Build  Build
+	// Log is where log lines go. Greeting, if not nil, gets what a person wants to know once the server serves: its addresses,
+	// and what to try next.
+	Log, Greeting io.Writer
+	// Reload makes the server load its rules again, as for a SIGHUP. nil: never.
+	Reload <-chan os.Signal
+	// Hurry, when closed, ends a drain at once.
+	Hurry <-chan struct{}
+}
+
+// app is one server while it is built and while it runs.
+type app struct {
+	Options
+	config  *config.Config
+	logger  *slog.Logger
+	metrics *telemetry.Metrics
+	cleanup cleanup
+}
+
+// Run serves until ctx ends, then drains and returns nil. It returns an error if the server cannot start or stops by itself;
+// whatever it opened is closed then.
+func Run(ctx context.Context, options Options) error {
+	a := &app{Options: options, config: options.Config}
+	defer a.cleanup.run()
+	if err := a.setUpTelemetry(); err != nil {
+		return err
+	}
+	limitMemory(a.logger)
+
+	stores, err := a.openStores()
+	if err != nil {
+		return err
+	}
+	limiter := engine.New(stores.store, engine.Options{
+		Prefix: a.config.RateLimit.KeyPrefix, DefaultDomain: a.config.Rules.DefaultDomain, Recorder: a.metrics,
+	})
+	rules, err := a.loadRules(limiter)
+	if err != nil {
+		return err
+	}
+	fronts, err := a.openFronts(ctx, limiter)
+	if err != nil {
+		return err
+	}
+	fronts.ready.add("rules", false, rules.ready)
+	if stores.ping != nil {
+		fronts.ready.add("redis", false, stores.ping)
+	}
+
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var tasks sync.WaitGroup
+	tasks.Go(func() { rules.watcher.Run(background) })
+	tasks.Go(func() {
+		for {
+			select {
+			case <-background.Done():
+				return
+			case <-options.Reload:
+				a.logger.Info("reloading the rules, as asked by a signal")
+				rules.watcher.Reload()
+			}
+		}
+	})
+	defer tasks.Wait()
+	defer stop()
+
+	failed := fronts.serve()
+	a.greet(fronts, stores, limiter.Table())
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		fronts.drain(options.Hurry)
+		return nil
+	}
+}
+
+func (a *app) setUpTelemetry() error {
+	level, err := telemetry.ParseLevel(a.config.Log.Level)
+	if err != nil {
+		return fmt.Errorf("log.level: %w", err)
+	}
+	a.logger = telemetry.NewLogger(a.Log, telemetry.LogOptions{Level: level, JSON: a.config.Log.Format == config.LogJSON})
+	if a.config.Log.Format == config.LogJSON {
+		a.logger = a.logger.With("service", a.config.App.Name, "version", a.Build.Version, "environment", a.config.App.Environment)
+	}
+	a.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{
+		MaxRules: a.config.Metrics.MaxRules, MaxValues: a.config.Metrics.MaxValues,
+		Version: a.Build.Version, Revision: a.Build.Revision, GoVersion: a.Build.Go,
+	})
+	return nil
+}
+
+// limitMemory makes the collector work harder before a container is killed for its memory. GOMEMLIMIT, if set, wins; the
+// runtime heeds a container's processors by itself.
+func limitMemory(logger *slog.Logger) {
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup))
+	switch {
+	case err != nil:
+		logger.Debug("no memory limit found", "reason", err)
+	case limit > 0:
+		logger.Debug("memory limit set", "bytes", limit)
+	}
+}
+
+func (a *app) panicked(where string, value any, stack []byte) {
+	a.metrics.Panicked(where)
+	a.logger.Error("a panic was caught: please report it", "where", where, "panic", fmt.Sprint(value), "stack", string(stack))
+}
+
+// fronts are the listeners and what serves them.
+type fronts struct {
+	app      *app
+	ready    *readiness
+	health   *health.Server
+	http     *http.Server
+	grpc     []grpcFront
+	httpAddr net.Listener
+	draining atomic.Bool
+}
+
+type grpcFront struct {
+	server   *grpc.Server
+	listener net.Listener
+}
+
+// openFronts opens every listener, so that a port that is taken ends the start and not a server that seemed to run.
+func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter) (*fronts, error) {
+	settings := &a.config.Server
+	f := &fronts{app: a, ready: &readiness{}, health: health.NewServer()}
+	f.health.SetServingStatus(envoy.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	f.ready.add("serving", true, func(context.Context) error {
+		if f.draining.Load() {
+			return errors.New("the server is shutting down")
+		}
+		return nil
+	})
+
+	service, err := a.envoyService(limiter)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := a.grpcTLS()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := listenTCP(ctx, settings.Host, settings.GRPCPort, "server.grpc_port")
+	if err != nil {
+		return nil, err
+	}
+	a.cleanup.add(func() { _ = listener.Close() })
+	f.grpc = append(f.grpc, grpcFront{a.newGRPC(transport, service, f.health), listener})
+	if settings.GRPCSocket != "" {
+		listener, err := listenUnix(ctx, settings.GRPCSocket, "server.grpc_socket")
+		if err != nil {
+			return nil, err
+		}
+		a.cleanup.add(func() { _ = listener.Close() })
+		f.grpc = append(f.grpc, grpcFront{a.newGRPC(nil, service, f.health), listener})
+	}
+	if f.httpAddr, err = listenTCP(ctx, settings.Host, settings.Port, "server.port"); err != nil {
+		return nil, err
+	}
+	a.cleanup.add(func() { _ = f.httpAddr.Close() })
+	f.http = a.newHTTP(f.ready)
+	f.http.TLSConfig, err = a.httpTLS()
+	return f, err
+}
+
+func (a *app) envoyService(limiter *engine.Limiter) (*envoy.Service, error) {
+	options := envoy.Options{
+		Problem:  a.config.Envoy.ProblemJSON,
+		Metadata: a.config.Envoy.DynamicMetadata,
+		Panicked: func(value any, stack []byte) { a.panicked("envoy", value, stack) },
+	}
+	if len(a.config.Envoy.ResponseHeaders) > 0 {
+		var styles respond.Style
+		for _, name := range a.config.Envoy.ResponseHeaders {
+			style, err := respond.ParseStyle(name)
+			if err != nil {
+				return nil, fmt.Errorf("envoy.response_headers: %w", err)
+			}
+			styles |= style
+		}
+		formatter, err := respond.New(respond.Options{Styles: styles})
+		if err != nil {
+			return nil, fmt.Errorf("envoy.response_headers: %w", err)
+		}
+		options.Headers = formatter
+	}
+	return envoy.New(limiter, options), nil
+}
+
+// serve answers on every listener. The channel gets the error of one that ends by itself.
+func (f *fronts) serve() <-chan error {
+	failed := make(chan error, len(f.grpc)+1)
+	for _, front := range f.grpc {
+		go func() {
+			if err := front.server.Serve(front.listener); err != nil {
+				failed <- fmt.Errorf("gRPC on %s: %w", front.listener.Addr(), err)
+			}
+		}()
+	}
+	go func() {
+		var err error
+		if f.http.TLSConfig != nil {
+			err = f.http.ServeTLS(f.httpAddr, "", "")
+		} else {
+			err = f.http.Serve(f.httpAddr)
+		}
+		if err != nil && !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("HTTP on %s: %w", f.httpAddr.Addr(), err)
+		}
+	}()
+	return failed
+}
+
+// drain ends service without failing a call: health says so first, then gateways have time to look elsewhere, then the
+// calls under way end. Closing hurry skips what is left of that.
+func (f *fronts) drain(hurry <-chan struct{}) {
+	settings := &f.app.config.Server
+	f.app.logger.Info("shutting down: not ready any more, still serving", "delay", settings.DrainDelay)
+	f.draining.Store(true)
+	f.health.Shutdown()
+	wait(settings.DrainDelay, hurry)
+
+	f.app.logger.Info("shutting down: waiting for calls under way", "timeout", settings.DrainTimeout)
+	ended := make(chan struct{})
+	ctx, cancel := context.WithTimeout(context.Background(), settings.DrainTimeout)
+	defer cancel()
+	go func() {
+		defer close(ended)
+		var group sync.WaitGroup
+		for _, front := range f.grpc {
+			group.Go(front.server.GracefulStop)
+		}
+		group.Go(func() { _ = f.http.Shutdown(ctx) })
+		group.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		f.app.logger.Warn("calls under way were cut: they took longer than server.drain_timeout", "timeout", settings.DrainTimeout)
+	case <-hurry:
+		f.app.logger.Warn("calls under way were cut, as asked by a second signal")
+	}
+	for _, front := range f.grpc {
+		front.server.Stop()
+	}
+	_ = f.http.Close()
+	<-ended
+	f.app.logger.Info("shut down")
+}
+
+func wait(d time.Duration, hurry <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-hurry:
+	}
+}

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/weirhq/weir/envoy"
+)
+
+// newGRPC makes a server of everything that weir speaks over gRPC. transport is nil for a listener without TLS.
+func (a *app) newGRPC(transport credentials.TransportCredentials, service *envoy.Service, checks *health.Server) *grpc.Server {
+	settings := &a.config.Server.GRPC
+	options := []grpc.ServerOption{
+		envoy.ServerOption(),
+		grpc.MaxRecvMsgSize(settings.MaxMessageBytes),
+		grpc.MaxConcurrentStreams(uint32(settings.MaxConcurrentStreams)), //nolint:gosec // bounded by its setting
+		grpc.NumStreamWorkers(uint32(settings.StreamWorkers)),            //nolint:gosec // bounded by its setting
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time:                  settings.KeepaliveTime,
+			Timeout:               settings.KeepaliveTimeout,
+			MaxConnectionIdle:     settings.MaxConnectionIdle,
+			MaxConnectionAge:      settings.MaxConnectionAge,
+			MaxConnectionAgeGrace: settings.MaxConnectionAgeGrace,
+		}),
+		// Envoy pings idle connections; a client that does so within the bound is no attacker.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: settings.KeepaliveMinTime, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(a.metrics.UnaryInterceptor(a.logger)),
+		grpc.StreamInterceptor(a.metrics.StreamInterceptor(a.logger)),
+	}
+	if transport != nil {
+		options = append(options, grpc.Creds(transport))
+	}
+	server := grpc.NewServer(options...)
+	envoy.Register(server, service)
+	healthpb.RegisterHealthServer(server, checks)
+	reflection.Register(server)
+	return server
+}
