@@ -61,8 +61,10 @@ func BenchmarkMatchPatterns(b *testing.B) {
 			entry: func(i int) string { return fmt.Sprintf("/api/v1/tenant-%05d/orders", i) },
 		},
 		{
-			name:  "suffix",
-			match: func(i int) *Pattern { return &Pattern{ratelimit.MatchSuffix, fmt.Sprintf(".tenant-%05d.example.org", i)} },
+			name: "suffix",
+			match: func(i int) *Pattern {
+				return &Pattern{ratelimit.MatchSuffix, fmt.Sprintf(".tenant-%05d.example.org", i)}
+			},
 			entry: func(i int) string { return fmt.Sprintf("www.tenant-%05d.example.org", i) },
 		},
 		{
@@ -71,8 +73,10 @@ func BenchmarkMatchPatterns(b *testing.B) {
 			entry: func(i int) string { return fmt.Sprintf("tenant-%05d-x-blue", i) },
 		},
 		{
-			name:  "glob",
-			match: func(i int) *Pattern { return &Pattern{ratelimit.MatchGlob, fmt.Sprintf("/api/v1/tenant-%05d/*/items", i)} },
+			name: "glob",
+			match: func(i int) *Pattern {
+				return &Pattern{ratelimit.MatchGlob, fmt.Sprintf("/api/v1/tenant-%05d/*/items", i)}
+			},
 			entry: func(i int) string { return fmt.Sprintf("/api/v1/tenant-%05d/orders/items", i) },
 		},
 		{

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -103,9 +104,9 @@ func (c *compiler) compile(sources []*Source) *Table {
 		c.digest.flag(part.fallback.Definition != nil)
 		if part.fallback.Definition != nil {
 			rule := c.rule(part.fallback, nil, false)
-			if rule == nil {
+			if rule == nil && !part.fallback.writes("limits", "rate_limit") {
 				c.fault(part.fallback, "the default limits nothing", "write limits or an action, or remove it", nil)
-			} else if !rule.Disabled {
+			} else if rule != nil && !rule.Disabled {
 				d.fallback = rule
 			}
 		}
@@ -136,7 +137,7 @@ func (c *compiler) gather(sources []*Source) map[string]*domainParts {
 				parts[name] = part
 				c.checkName(here, name, "domain", "domain")
 			case !c.opts.MergeDomains:
-				c.fault(here, fmt.Sprintf("domain %q is already defined at %s", name, part.first.where()),
+				c.fault(here, fmt.Sprintf("domain %q is already defined at %s", name, part.first.where("domain")),
 					"move its rules there, or set merge_domains", nil, "domain")
 			}
 			for j := range each.Descriptors {
@@ -202,6 +203,7 @@ func (c *compiler) level(domain string, above []ratelimit.EntryMatch, definition
 		if other, ok := taken[at]; ok {
 			c.fault(each, fmt.Sprintf("two rules for the same place, %s: the other one is at %s", each.path, other.where()),
 				"merge them, or remove one", nil, "key")
+			off = true // nothing more to say about it
 		} else {
 			taken[at] = each
 		}
@@ -430,10 +432,15 @@ func (c *compiler) checkLimit(d located, l *ratelimit.Limit, at ...any) {
 		field = "algorithm"
 	case l.Count < 0 || l.Count > ratelimit.MaxCount || l.Algorithm == ratelimit.SlidingLog && l.Count > ratelimit.MaxLogCount:
 		field = "limit"
-	case l.Window < ratelimit.MinWindow || l.Window > ratelimit.MaxWindow:
+	case l.Window < ratelimit.MinWindow || l.Window > ratelimit.MaxWindow || l.Window%time.Microsecond != 0:
 		field = "window"
 	case l.Burst != 0:
 		field = "burst"
+	}
+	if l.Window < ratelimit.MinWindow || l.Window > ratelimit.MaxWindow {
+		c.fault(d, fmt.Sprintf("window %s is out of range", formatWindow(l.Window)),
+			fmt.Sprintf("write %s to %s", formatWindow(ratelimit.MinWindow), formatWindow(ratelimit.MaxWindow)), err, append(slices.Clone(at), "window")...)
+		return
 	}
 	message := strings.TrimPrefix(err.Error(), ratelimit.ErrLimit.Error()+": ")
 	fix := ""
@@ -465,8 +472,8 @@ func (d located) line() string {
 }
 
 // where is FILE:LINE:COLUMN, or the source's name alone.
-func (d located) where() string {
-	line, column := d.at()
+func (d located) where(at ...any) string {
+	line, column := d.at(at...)
 	return Problem{File: d.source.Name, Line: line, Column: column}.where()
 }
 

@@ -19,22 +19,38 @@ type limitFieldsOf struct {
 
 // set takes a field. It returns false if it is not one of a limit.
 func (f *limitFieldsOf) set(name string, value *yaml.Node) bool {
-	fields := map[string]**yaml.Node{
-		"algorithm": &f.algorithm, "limit": &f.limit, "window": &f.window, "burst": &f.burst,
-		"rate": &f.rate, "timezone": &f.timezone, "kind": &f.kind, "name": &f.name,
+	var field **yaml.Node
+	switch name {
+	case "algorithm":
+		field = &f.algorithm
+	case "limit":
+		field = &f.limit
+	case "window":
+		field = &f.window
+	case "burst":
+		field = &f.burst
+	case "rate":
+		field = &f.rate
+	case "timezone":
+		field = &f.timezone
+	case "kind":
+		field = &f.kind
+	case "name":
+		field = &f.name
+	default:
+		return false
 	}
-	field, ok := fields[name]
-	if ok && !isNull(value) {
+	if !isNull(value) {
 		*field = value
 	}
-	return ok
+	return true
 }
 
 func (f *limitFieldsOf) any() bool { return *f != limitFieldsOf{} }
 
 // limit reads one limit of our own form. It returns false, and has reported it, where its fields do not make one.
 func (p *parser) limit(n *yaml.Node, f *limitFieldsOf) (ratelimit.Limit, bool) {
-	before := len(p.problems.list) + p.problems.dropped
+	before := p.problems.count()
 	var l ratelimit.Limit
 	if f.name != nil {
 		l.Name = p.text(f.name, "name")
@@ -44,22 +60,12 @@ func (p *parser) limit(n *yaml.Node, f *limitFieldsOf) (ratelimit.Limit, bool) {
 		l.Burst = p.integer(f.burst, "burst", 1, ratelimit.MaxCount)
 	}
 	if f.kind != nil {
-		kinds := map[string]ratelimit.Kind{}
-		for _, kind := range []ratelimit.Kind{ratelimit.Protection, ratelimit.Quota} {
-			kinds[kind.String()] = kind
-		}
-		l.Kind = oneOf(p, f.kind, "kind", kinds, ratelimit.Protection.String(), ratelimit.Quota.String())
+		l.Kind = oneOf(p, f.kind, "kind", kinds)
 	}
 	l.Algorithm = ratelimit.TokenBucket
 	switch {
 	case f.algorithm != nil:
-		algorithms := map[string]ratelimit.Algorithm{}
-		var names []string
-		for _, algorithm := range ratelimit.Algorithms() {
-			algorithms[algorithm.String()] = algorithm
-			names = append(names, algorithm.String())
-		}
-		l.Algorithm = oneOf(p, f.algorithm, "algorithm", algorithms, names...)
+		l.Algorithm = oneOf(p, f.algorithm, "algorithm", ratelimit.Algorithms())
 	case l.Calendar != ratelimit.CalendarNone:
 		l.Algorithm = ratelimit.FixedWindow // nothing else can follow the calendar
 	}
@@ -69,7 +75,7 @@ func (p *parser) limit(n *yaml.Node, f *limitFieldsOf) (ratelimit.Limit, bool) {
 	if f.timezone != nil {
 		p.timezone(f.timezone, &l)
 	}
-	return l, len(p.problems.list)+p.problems.dropped == before
+	return l, p.problems.count() == before
 }
 
 // amount reads how many in which time: limit and window, or rate.
@@ -90,8 +96,7 @@ func (p *parser) amount(n *yaml.Node, f *limitFieldsOf, l *ratelimit.Limit) {
 	if f.limit == nil {
 		p.fault(n, "the limit does not say how many", "write limit: NUMBER and window: TIME, or rate: NUMBER/TIME")
 	} else {
-		// Values out of range are left to Limit.Check, which knows the reasons.
-		l.Count = p.integer(f.limit, "limit", 0, math.MaxInt64)
+		l.Count = p.integer(f.limit, "limit", 0, ratelimit.MaxCount)
 	}
 	if f.window == nil {
 		if f.limit != nil {

@@ -87,6 +87,24 @@ func (d *Definition) at(path ...any) (line, column int) {
 	return n.Line, n.Column
 }
 
+// writes tells whether one of the fields is written, be it faulty.
+func (d *Definition) writes(names ...string) bool {
+	for _, name := range names {
+		if value := lookup(d.node, name, 0); value != nil && !isNull(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// field is a field's value, or else the whole definition: where a problem about it points.
+func (d *Definition) field(name string) *yaml.Node {
+	if value := lookup(d.node, name, 0); value != nil {
+		return value
+	}
+	return d.node
+}
+
 // kindOf is the kind that a name in match stands for.
 func kindOf(name string) ratelimit.MatchKind {
 	for kind, each := range kindNames {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -83,7 +84,10 @@ func decode(decoder *yaml.Decoder, document *yaml.Node) (err error) {
 	return decoder.Decode(document)
 }
 
-var yamlLine = regexp.MustCompile(`^line (\d+): `)
+var (
+	yamlLine      = regexp.MustCompile(`^line (\d+): `)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+)
 
 // syntax reports an error of the YAML library, which knows lines but no columns.
 func (p *parser) syntax(data []byte, err error) {
@@ -100,8 +104,17 @@ func (p *parser) syntax(data []byte, err error) {
 			return
 		}
 	}
-	if strings.Contains(message, "cannot start any token") {
+	switch {
+	case strings.Contains(message, "tab character"):
+		problem.Fix = "indent with spaces"
+	case strings.Contains(message, "cannot start any token"):
 		problem.Fix = "put the text into quotes, and indent with spaces"
+	}
+	if found := unknownAnchor.FindStringSubmatch(message); found != nil {
+		if at := bytes.Index(data, []byte("*"+found[1])); at >= 0 {
+			p.atOffset(data, at, fmt.Sprintf("alias of the unknown anchor %q", found[1]), "write &"+found[1]+" before what it stands for, further up")
+			return
+		}
 	}
 	problem.Message = "not valid YAML: " + problem.Message
 	p.problems.add(problem)
@@ -174,11 +187,16 @@ func (p *parser) document(n *yaml.Node) {
 		p.problems.add(Problem{File: p.file, Line: line, Column: column, Message: "the domain is empty", Fix: "write domain: NAME, as the gateway sends it"})
 		d.nameless = true // go on, for the sake of the other problems
 	}
+	d.Descriptors = slices.Grow(d.Descriptors, itemsOf(descriptors)+itemsOf(rules))
 	p.sequence(descriptors, "descriptors", func(item *yaml.Node) {
-		d.Descriptors = append(d.Descriptors, p.descriptor(item, 1))
+		if descriptor, ok := p.descriptor(item, 1); ok {
+			d.Descriptors = append(d.Descriptors, descriptor)
+		}
 	})
 	p.sequence(rules, "rules", func(item *yaml.Node) {
-		d.Descriptors = append(d.Descriptors, p.rule(item))
+		if rule, ok := p.rule(item); ok {
+			d.Descriptors = append(d.Descriptors, rule)
+		}
 	})
 	if fallback != nil && !isNull(fallback) {
 		definition := Definition{node: resolved(fallback)}
@@ -190,11 +208,11 @@ func (p *parser) document(n *yaml.Node) {
 	p.source.Domains = append(p.source.Domains, d)
 }
 
-// descriptor reads a descriptor and those below it.
-func (p *parser) descriptor(n *yaml.Node, depth int) Definition {
+// descriptor reads a descriptor and those below it. It returns false, and has reported it, if n is none.
+func (p *parser) descriptor(n *yaml.Node, depth int) (Definition, bool) {
 	d := Definition{node: resolved(n)}
 	var below *yaml.Node
-	p.mapping(n, "a descriptor", descriptorFields, func(name string, value *yaml.Node) {
+	ok := p.mapping(n, "a descriptor", descriptorFields, func(name string, value *yaml.Node) {
 		switch name {
 		case "key":
 			d.Key = p.text(value, name)
@@ -208,67 +226,63 @@ func (p *parser) descriptor(n *yaml.Node, depth int) Definition {
 			p.common(&d, name, value)
 		}
 	})
+	if !ok {
+		return d, false
+	}
 	p.lacksLimits(&d)
 	if below != nil && depth >= MaxDepth && !isNull(below) {
 		p.fault(below, fmt.Sprintf("descriptors nest deeper than %d levels", MaxDepth), "use fewer levels")
-		return d
+		return d, true
 	}
+	d.Descriptors = slices.Grow(d.Descriptors, itemsOf(below))
 	p.sequence(below, "descriptors", func(item *yaml.Node) {
-		d.Descriptors = append(d.Descriptors, p.descriptor(item, depth+1))
+		if descriptor, ok := p.descriptor(item, depth+1); ok {
+			d.Descriptors = append(d.Descriptors, descriptor)
+		}
 	})
-	return d
+	return d, true
 }
 
-// rule reads the short form: a scope and an identifier in place of a key and a value, and one limit beside them.
-func (p *parser) rule(n *yaml.Node) Definition {
+// rule reads the short form: a scope and an identifier in place of a key and a value, and one limit beside them. It returns
+// false, and has reported it, if n is none.
+func (p *parser) rule(n *yaml.Node) (Definition, bool) {
+	before := p.problems.count()
 	d := Definition{node: resolved(n), short: true}
 	limit := limitFieldsOf{}
-	p.mapping(n, "a rule", ruleFields, func(name string, value *yaml.Node) {
+	if !p.mapping(n, "a rule", ruleFields, func(name string, value *yaml.Node) {
 		switch name {
 		case "scope":
 			d.Key = p.text(value, name)
-			if d.Key == "" {
-				p.fault(value, "the scope is empty", "write scope: NAME, such as user, service or endpoint")
-			}
 		case "identifier":
 			d.Value = p.text(value, name)
-			if d.Value == "" {
-				p.fault(value, "the identifier is empty", `write an identifier, or "*" for every one`)
-			}
 		default:
 			if !limit.set(name, value) {
 				p.common(&d, name, value)
 			}
 		}
-	})
-	if d.node == nil || d.node.Kind != yaml.MappingNode {
-		d.Key = "?" // the problem is reported; an empty key would be another
-		return d
+	}) {
+		return d, false
 	}
-	for _, name := range []string{"scope", "identifier"} {
-		if lookup(d.node, name, 0) == nil {
-			p.fault(d.node, "the rule has no "+name, `write `+name+`: NAME, or "*" for every identifier`)
-		}
-	}
-	if d.Value == "*" {
-		d.Value = "" // every identifier, and only where nothing else matches
-	}
-	if d.Key == "" {
-		d.Key = "?"
-	}
-	switch {
-	case !limit.any():
-	case len(d.Limits) > 0:
-		p.fault(d.node, "the rule has a limit of its own and limits", "put all of them into limits")
-	default:
-		if l, ok := p.limit(d.node, &limit); ok {
+	sound := p.problems.count() == before
+	if limit.any() {
+		if d.writes("limits") {
+			p.fault(d.node, "the rule has a limit of its own and limits", "put all of them into limits")
+		} else if l, ok := p.limit(d.node, &limit); ok {
 			d.Limits = append(d.Limits, l)
 		}
-	}
-	if !limit.any() && len(d.Limits) == 0 && d.Action == ratelimit.ActionLimit && lookup(d.node, "limits", 0) == nil {
+	} else if sound && len(d.Limits) == 0 && d.Action == ratelimit.ActionLimit {
 		p.fault(d.node, "the rule limits nothing", "write limit and window, or rate, or an action")
 	}
-	return d
+	switch {
+	case sound && d.Key == "":
+		p.fault(d.field("scope"), "the rule has no scope", "write scope: NAME, such as user, service or endpoint")
+	case sound && d.Value == "":
+		p.fault(d.field("identifier"), "the rule has no identifier", `write identifier: NAME, or "*" for every one`)
+	}
+	if d.Value == "*" {
+		d.Value = "" // every identifier, where nothing else matches
+	}
+	return d, d.Key != ""
 }
 
 // common reads what descriptors, rules and defaults share.
@@ -290,7 +304,7 @@ func (p *parser) common(d *Definition, name string, value *yaml.Node) {
 			}
 		})
 	case "action":
-		d.Action = p.action(value)
+		d.Action = ratelimit.Action(oneOf(p, value, name, actions))
 	case "priority":
 		d.Priority = int(p.integer(value, name, -maxPriority, maxPriority))
 	case "shadow_mode":
@@ -306,7 +320,7 @@ func (p *parser) common(d *Definition, name string, value *yaml.Node) {
 	case "metadata":
 		d.Metadata = p.metadata(value)
 	case "on_store_failure":
-		d.OnFailure = p.failureMode(value)
+		d.OnFailure = oneOf(p, value, name, failureModes)
 	case "enabled":
 		d.Disabled = !isNull(value) && !p.boolean(value, name)
 	}
@@ -331,8 +345,8 @@ func (p *parser) match(n *yaml.Node) *Pattern {
 		return nil
 	}
 	var found *Pattern
-	count := 0
-	ok := p.mapping(n, "match", matchFields, func(name string, value *yaml.Node) {
+	before, count := p.problems.count(), 0
+	p.mapping(n, "match", matchFields, func(name string, value *yaml.Node) {
 		if isNull(value) {
 			return
 		}
@@ -342,7 +356,7 @@ func (p *parser) match(n *yaml.Node) *Pattern {
 			p.fault(value, name+" is empty", "write a text, or remove match to match every value")
 		}
 	})
-	if ok && count != 1 {
+	if count != 1 && p.problems.count() == before {
 		p.fault(n, fmt.Sprintf("match holds %d patterns", count), "write exactly one of "+strings.Join(matchFields, ", "))
 	}
 	return found
@@ -352,8 +366,9 @@ func (p *parser) rateLimit(n *yaml.Node) *RateLimit {
 	if isNull(n) {
 		return nil
 	}
+	before := p.problems.count()
 	r := &RateLimit{}
-	if !p.mapping(n, "rate_limit", rateLimitFields, func(name string, value *yaml.Node) {
+	p.mapping(n, "rate_limit", rateLimitFields, func(name string, value *yaml.Node) {
 		switch name {
 		case "unit":
 			r.Unit = p.text(value, name)
@@ -368,38 +383,52 @@ func (p *parser) rateLimit(n *yaml.Node) *RateLimit {
 		case "replaces":
 			p.sequence(value, name, func(item *yaml.Node) {
 				var replaced string
-				if p.mapping(item, "an entry of replaces", replacesFields, func(name string, value *yaml.Node) { replaced = p.text(value, name) }) {
-					r.Replaces = append(r.Replaces, replaced)
-				}
+				p.mapping(item, "an entry of replaces", replacesFields, func(name string, value *yaml.Node) { replaced = p.text(value, name) })
+				r.Replaces = append(r.Replaces, replaced)
 			})
 		}
-	}) {
-		return nil
+	})
+	if p.problems.count() != before {
+		return nil // what is missing is missing because of these
 	}
 	return r
 }
 
 const maxUint32 = 1<<32 - 1
 
-func (p *parser) action(n *yaml.Node) ratelimit.Action {
-	actions := map[string]ratelimit.Action{"": ratelimit.ActionLimit, "limit": ratelimit.ActionLimit, "allow": ratelimit.ActionAllow, "deny": ratelimit.ActionDeny}
-	return oneOf(p, n, "action", actions, "limit", "allow", "deny")
-}
+// The words of the fields that take one of a few.
+var (
+	kinds        = []ratelimit.Kind{ratelimit.Protection, ratelimit.Quota}
+	failureModes = []ratelimit.FailureMode{ratelimit.FailOpen, ratelimit.FailClosed, ratelimit.FailLocal}
+	actions      = []action{action(ratelimit.ActionLimit), action(ratelimit.ActionAllow), action(ratelimit.ActionDeny)}
+)
 
-func (p *parser) failureMode(n *yaml.Node) ratelimit.FailureMode {
-	modes := map[string]ratelimit.FailureMode{"": ratelimit.FailureDefault}
-	for _, mode := range []ratelimit.FailureMode{ratelimit.FailOpen, ratelimit.FailClosed, ratelimit.FailLocal} {
-		modes[mode.String()] = mode
+// action is a rule's action with its word.
+type action ratelimit.Action
+
+func (a action) String() string {
+	switch ratelimit.Action(a) {
+	case ratelimit.ActionAllow:
+		return "allow"
+	case ratelimit.ActionDeny:
+		return "deny"
+	default:
+		return "limit"
 	}
-	return oneOf(p, n, "on_store_failure", modes, "allow", "deny", "local")
 }
 
-// oneOf reads a word out of a few.
-func oneOf[T any](p *parser, n *yaml.Node, name string, words map[string]T, known ...string) T {
+// oneOf reads one of a few words. Empty is the zero value.
+func oneOf[T fmt.Stringer](p *parser, n *yaml.Node, name string, values []T) (value T) {
 	word := p.text(n, name)
-	value, ok := words[word]
-	if !ok {
-		p.fault(n, fmt.Sprintf("bad %s %q", name, word), suggest(word, known))
+	if word == "" {
+		return value
 	}
+	words := make([]string, len(values))
+	for i, each := range values {
+		if words[i] = each.String(); words[i] == word {
+			return each
+		}
+	}
+	p.fault(n, fmt.Sprintf("bad %s %q", name, shortened(word)), suggest(word, words))
 	return value
 }

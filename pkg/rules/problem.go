@@ -101,6 +101,9 @@ func (l *problemList) add(problems ...Problem) {
 	}
 }
 
+// count is how many problems were added.
+func (l *problemList) count() int { return len(l.list) + l.dropped }
+
 // sorted returns the problems by file, line and column, and says how many were left out.
 func (l *problemList) sorted() Problems {
 	slices.SortStableFunc(l.list, func(a, b Problem) int {

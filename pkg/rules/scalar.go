@@ -79,6 +79,14 @@ func (p *parser) fields(n *yaml.Node, what string, known, seen []string, depth i
 	return seen
 }
 
+// itemsOf is the number of items of a list; 0 for what is none.
+func itemsOf(n *yaml.Node) int {
+	if list := resolved(n); list != nil && list.Kind == yaml.SequenceNode {
+		return len(list.Content)
+	}
+	return 0
+}
+
 // sequence calls visit for each item of a list. A missing, null or empty list has none.
 func (p *parser) sequence(n *yaml.Node, name string, visit func(item *yaml.Node)) {
 	if n == nil || isNull(n) {

@@ -70,6 +70,9 @@ func (c *compiler) rateLimit(d located, r *ratelimit.Rule) {
 		c.fault(d, fmt.Sprintf("unlimited comes with the unit %q", shared.Unit), "remove unit, or unlimited", nil, "rate_limit", "unit")
 	case shared.Unlimited:
 		r.Unlimited = true
+		if shared.Unit != "" && !strings.EqualFold(shared.Unit, "unknown") {
+			c.warn(d, fmt.Sprintf("unlimited comes with %q, which is no unit", shared.Unit), "remove unit", "rate_limit", "unit")
+		}
 	case shared.Unit == "":
 		c.fault(d, "rate_limit has no unit", "write unit: "+strings.ReplaceAll(unitNames(), ", year", " or year")+", or unlimited: true", nil, "rate_limit")
 	case !known:

@@ -1,0 +1,104 @@
+package rules
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what the tests get into testdata")
+
+// TestFaults loads each file of testdata/bad, which is named after its fault, and compares all messages.
+func TestFaults(t *testing.T) {
+	for _, path := range caseFiles(t, "testdata/bad") {
+		t.Run(caseName(path), func(t *testing.T) {
+			table, err := Load([]string{path}, Options{})
+			if err == nil {
+				t.Fatalf("loads, with %d rules", table.Len())
+			}
+			golden(t, path, err.Error()+"\n")
+		})
+	}
+}
+
+// TestWarnings loads each file of testdata/warn, which is valid, and compares the warnings.
+func TestWarnings(t *testing.T) {
+	for _, path := range caseFiles(t, "testdata/warn") {
+		t.Run(caseName(path), func(t *testing.T) {
+			table, err := Load([]string{path}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			warnings := table.Warnings()
+			if len(warnings) == 0 {
+				t.Fatal("no warning")
+			}
+			for _, w := range warnings {
+				if !w.Warning {
+					t.Errorf("%v is not marked as a warning", w)
+				}
+			}
+			golden(t, path, warnings.Error()+"\n")
+		})
+	}
+}
+
+// TestGood loads each file of testdata/good: no errors and no warnings.
+func TestGood(t *testing.T) {
+	for _, path := range caseFiles(t, "testdata/good") {
+		t.Run(caseName(path), func(t *testing.T) {
+			table, err := Load([]string{path}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if warnings := table.Warnings(); len(warnings) > 0 {
+				t.Error(warnings)
+			}
+			if table.Len() == 0 {
+				t.Error("no rules")
+			}
+		})
+	}
+}
+
+// caseFiles lists the files and folders of a testdata folder that are cases.
+func caseFiles(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, entry := range entries {
+		if entry.IsDir() || filepath.Ext(entry.Name()) == ".yaml" {
+			paths = append(paths, filepath.Join(folder, entry.Name()))
+		}
+	}
+	if len(paths) == 0 {
+		t.Fatalf("no cases in %s", folder)
+	}
+	return paths
+}
+
+func caseName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".yaml") }
+
+// golden compares with the file beside path whose extension is .txt.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	file := strings.TrimSuffix(path, ".yaml") + ".txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+}
