@@ -48,53 +48,37 @@ func (t *tokenTable) find(token string, now time.Time) (Principal, bool) {
 //	tokens:
 //	  - {subject: ci, role: sys_operator, hash: "sha256:...", expires: 2027-01-01T00:00:00Z}
 //
-// expires is optional. An empty list is valid; an empty file is not, since it may be half written. All faults are reported at once, none with the text of a hash, which may be
-// a token that somebody wrote there by mistake.
+// expires is optional. An empty list is valid; an empty file is not, since it may be half written. All faults are reported
+// at once, by line and without any text of the file, which may be a token that somebody wrote there by mistake.
 func parseTokens(text []byte) (*tokenTable, error) {
-	var file struct {
-		Tokens *[]struct {
-			Subject string    `yaml:"subject"`
-			Role    string    `yaml:"role"`
-			Hash    string    `yaml:"hash"`
-			Expires time.Time `yaml:"expires"`
-		} `yaml:"tokens"`
-	}
+	var document yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return nil, withoutValues(err)
+	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.New(quoted.ReplaceAllString(err.Error(), "a value"))
 	}
-	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more than one YAML document: keep one list of tokens")
 	}
-	if file.Tokens == nil {
-		return nil, errors.New("there is no list of tokens: write tokens: [] if nobody is to be known")
+	list := listOf(&document)
+	if list == nil {
+		return nil, errors.New("there is no list of tokens: write tokens: and the entries below, or tokens: [] if nobody is to be known")
 	}
-	if len(*file.Tokens) > maxTokens {
-		return nil, fmt.Errorf("there are %d tokens: at most %d are allowed", len(*file.Tokens), maxTokens)
+	if len(list.Content) > maxTokens {
+		return nil, fmt.Errorf("there are %d tokens: at most %d are allowed", len(list.Content), maxTokens)
 	}
-	table, faults := &tokenTable{}, []error(nil)
-	seen := map[[sha256.Size]byte]int{}
-	for i, t := range *file.Tokens {
-		fault := func(format string, args ...any) {
-			faults = append(faults, fmt.Errorf("tokens[%d]: "+format, append([]any{i}, args...)...))
+	table, seen := &tokenTable{}, map[[sha256.Size]byte]int{}
+	var faults []error
+	for _, node := range list.Content {
+		entry, err := parseEntry(node)
+		if first, twice := seen[entry.sum]; err == nil && twice {
+			err = fmt.Errorf("line %d: hash: the same as in line %d: give each token one entry", node.Line, first)
 		}
-		role, err := ParseRole(t.Role)
 		if err != nil {
-			fault("role: %w", err)
+			faults = append(faults, err)
+			continue
 		}
-		sum, ok := parseHash(t.Hash)
-		if !ok {
-			fault("hash: write sha256: and 64 hexadecimal digits, as weir token prints them")
-		} else if first, twice := seen[sum]; twice {
-			fault("hash: the same as that of tokens[%d]: give each token one entry", first)
-		} else {
-			seen[sum] = i
-		}
-		if !validSubject(t.Subject) {
-			fault("subject: write 1 to %d printable characters", MaxSubject)
-		}
-		table.entries = append(table.entries, tokenEntry{sum, Principal{t.Subject, role, ViaToken}, t.Expires})
+		seen[entry.sum] = node.Line
+		table.entries = append(table.entries, entry)
 	}
 	if faults != nil {
 		return nil, errors.Join(faults...)
@@ -102,9 +86,65 @@ func parseTokens(text []byte) (*tokenTable, error) {
 	return table, nil
 }
 
-var quotedValue = regexp.MustCompile("`[^`]*`")
+// quoted finds what an error of the YAML parser quotes from the file.
+var quoted = regexp.MustCompile("`[^`]*`|'[^']*'|\"[^\"]*\"")
 
-// withoutValues removes from an error of the YAML decoder the values that it quotes.
-func withoutValues(err error) error {
-	return errors.New(quotedValue.ReplaceAllString(err.Error(), "a value"))
+// listOf returns the list under the file's only key, tokens; nil if the file has another form.
+func listOf(document *yaml.Node) *yaml.Node {
+	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
+		return nil
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode || len(root.Content) != 2 || root.Content[0].Value != "tokens" || root.Content[1].Kind != yaml.SequenceNode {
+		return nil
+	}
+	return root.Content[1]
+}
+
+// parseEntry reads one token's entry. Its error joins all faults.
+func parseEntry(node *yaml.Node) (tokenEntry, error) {
+	entry := tokenEntry{who: Principal{Via: ViaToken}}
+	if node.Kind != yaml.MappingNode {
+		return entry, fmt.Errorf("line %d: this is no entry: write subject, role and hash", node.Line)
+	}
+	var faults []error
+	missing := map[string]bool{"subject": true, "role": true, "hash": true, "expires": true}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		if !missing[key.Value] || value.Kind != yaml.ScalarNode {
+			faults = append(faults, fmt.Errorf("line %d: a field is not known, there twice, or no text: write subject, role, hash and perhaps expires", key.Line))
+			continue
+		}
+		delete(missing, key.Value)
+		if err := entry.set(key.Value, value.Value); err != nil {
+			faults = append(faults, fmt.Errorf("line %d: %s: %w", value.Line, key.Value, err))
+		}
+	}
+	for _, name := range []string{"subject", "role", "hash"} {
+		if missing[name] {
+			faults = append(faults, fmt.Errorf("line %d: %s is missing", node.Line, name))
+		}
+	}
+	return entry, errors.Join(faults...)
+}
+
+func (e *tokenEntry) set(field, value string) (err error) {
+	switch field {
+	case "subject":
+		if e.who.Subject = value; !validSubject(value) {
+			return fmt.Errorf("write 1 to %d printable characters", MaxSubject)
+		}
+	case "role":
+		e.who.Role, err = ParseRole(value)
+	case "hash":
+		var ok bool
+		if e.sum, ok = parseHash(value); !ok {
+			return errors.New("write sha256: and 64 hexadecimal digits, as weir token prints them")
+		}
+	case "expires":
+		if e.expires, err = time.Parse(time.RFC3339, value); err != nil {
+			return errors.New("write a time such as 2027-01-01T00:00:00Z")
+		}
+	}
+	return err
 }
