@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -310,4 +311,20 @@ func (d *PostgresDatabase) Exec(t testing.TB, statements string, args ...any) {
 // pgValue quotes a value of a keyword=value connection string.
 func pgValue(value string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'"
+}
+
+// Hold runs statements in a transaction that stays open, with the locks that it has, until release is called or the test
+// ends.
+func (d *PostgresDatabase) Hold(t testing.TB, statements string) (release func()) {
+	t.Helper()
+	conn, err := d.server.connect(pgValue(d.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() { _ = conn.Close(context.Background()) }) // the server rolls back
+	t.Cleanup(release)
+	if _, err := conn.Exec(t.Context(), "BEGIN; "+statements); err != nil {
+		t.Fatalf("%s: %v", statements, err)
+	}
+	return release
 }
