@@ -82,6 +82,10 @@ soak: build test-setup ## Load weir behind a real Envoy for SOAK_TIME and watch 
 fmt: ## Format the Go code
 	$(GOLANGCI_LINT) fmt
 
+.PHONY: fix
+fix: fmt ## Format the Go code and apply what linters can mend by themselves
+	$(GOLANGCI_LINT) run --fix
+
 .PHONY: lint
 lint: lint-setup ## Check Go code, modules, shell scripts and the Dockerfile
 	$(GOLANGCI_LINT) run
