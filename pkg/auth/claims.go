@@ -2,6 +2,7 @@ package auth
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -31,10 +32,8 @@ func parseClaimPath(text string) (claimPath, error) {
 	if len(path) > maxClaimDepth {
 		return nil, fmt.Errorf("the claim path %q has %d steps: use at most %d", text, len(path), maxClaimDepth)
 	}
-	for _, name := range path {
-		if name == "" {
-			return nil, fmt.Errorf("the claim path %q has an empty step: write names joined by dots, such as %s", text, DefaultRolesClaim)
-		}
+	if slices.Contains(path, "") {
+		return nil, fmt.Errorf("the claim path %q has an empty step: write names joined by dots, such as %s", text, DefaultRolesClaim)
 	}
 	return path, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -69,10 +70,8 @@ func newOIDC(o OIDC, now func() time.Time, log *slog.Logger) (*oidc, error) {
 	if len(o.Audience) == 0 {
 		return nil, errors.New("no audience: without one a token for any other service would be accepted")
 	}
-	for _, audience := range o.Audience {
-		if audience == "" {
-			return nil, errors.New("an audience is empty: remove it or name it")
-		}
+	if slices.Contains(o.Audience, "") {
+		return nil, errors.New("an audience is empty: remove it or name it")
 	}
 	if o.Refresh < 0 || o.Interval < 0 {
 		return nil, fmt.Errorf("refresh %v or interval %v is negative", o.Refresh, o.Interval)

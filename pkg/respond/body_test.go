@@ -29,36 +29,49 @@ func TestBody(t *testing.T) {
 		want  string
 	}{
 		{
-			"problem", respond.Body{RequestID: "r-1", Instance: "/orders?id=1"}, respond.ProblemJSON, one,
+			"problem",
+			respond.Body{RequestID: "r-1", Instance: "/orders?id=1"},
+			respond.ProblemJSON, one,
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,` +
 				`"detail":"The limit 'per-user' allows 100 requests per 60 seconds. Try again in 11 seconds.",` +
 				`"instance":"/orders?id=1","violated-policies":["per-user"],"retry_after":11,"request_id":"r-1"}`,
 		},
 		{
-			"problem, quota", respond.Body{}, respond.ProblemJSON,
+			"problem, quota",
+			respond.Body{},
+			respond.ProblemJSON,
 			respond.Decision{Denied: true, Limits: []respond.Limit{limit, quota}},
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":402,` +
 				`"detail":"The limit 'plan' allows 1048576 content-bytes per 86400 seconds. Try again in 3600 seconds.",` +
 				`"violated-policies":["per-user","plan"],"retry_after":3600}`,
 		},
 		{
-			"problem, the gateway's status", respond.Body{Status: 429}, respond.ProblemJSON,
+			"problem, the gateway's status",
+			respond.Body{Status: 429},
+			respond.ProblemJSON,
 			respond.Decision{Denied: true, Cause: respond.ReducedCapacity},
 			`{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Temporary Reduced Capacity",` +
 				`"status":429,"detail":"Requests cannot be counted at the moment.","violated-policies":[],"retry_after":1}`,
 		},
 		{
-			"problem, refused", respond.Body{}, respond.ProblemJSON, respond.Decision{Denied: true, Cause: respond.Refused},
+			"problem, refused",
+			respond.Body{},
+			respond.ProblemJSON,
+			respond.Decision{Denied: true, Cause: respond.Refused},
 			`{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected",` +
 				`"status":429,"detail":"Requests of this kind are not served.","violated-policies":[]}`,
 		},
 		{
-			"json", respond.Body{RequestID: "r-1"}, respond.JSON, one,
+			"json",
+			respond.Body{RequestID: "r-1"},
+			respond.JSON, one,
 			`{"message":"API rate limit exceeded","request_id":"r-1"}`,
 		},
 		{"json, no request id", respond.Body{Message: "slow \"down\""}, respond.JSON, one, `{"message":"slow \"down\""}`},
 		{
-			"html", respond.Body{Message: "<b>no</b>", RequestID: "<script>"}, respond.HTML, one,
+			"html",
+			respond.Body{Message: "<b>no</b>", RequestID: "<script>"},
+			respond.HTML, one,
 			"<!doctype html>\n<html lang=\"en\">\n<title>&lt;b&gt;no&lt;/b&gt;</title>\n<h1>&lt;b&gt;no&lt;/b&gt;</h1>\n" +
 				"<p>Try again in 11 seconds.</p>\n<p>Request &lt;script&gt;</p>\n</html>\n",
 		},

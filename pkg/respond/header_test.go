@@ -49,8 +49,10 @@ func TestAppend(t *testing.T) {
 		{"no retry after", respond.Options{NoRetryAfter: true}, refused, ""},
 		{"no limits", respond.Options{Styles: respond.XRateLimit | respond.IETF}, respond.Decision{}, ""},
 		{
-			"no limits, denied", respond.Options{Styles: respond.XRateLimit | respond.IETF},
-			respond.Decision{Denied: true, Cause: respond.ReducedCapacity}, "Retry-After: 1\n",
+			"no limits, denied",
+			respond.Options{Styles: respond.XRateLimit | respond.IETF},
+			respond.Decision{Denied: true, Cause: respond.ReducedCapacity},
+			"Retry-After: 1\n",
 		},
 		{"denied by a rule", respond.Options{}, respond.Decision{Denied: true, Cause: respond.Refused}, ""},
 		{
@@ -86,73 +88,90 @@ func TestAppend(t *testing.T) {
 				"X-RateLimit-Limit-Minute: 100\nX-RateLimit-Remaining-Minute: 42\n",
 		},
 		{
-			"kong, a window without a name", respond.Options{Styles: respond.Kong},
-			respond.Decision{Limits: []respond.Limit{{Count: 7, Window: 30 * time.Second, Remaining: 6}}}, "" +
+			"kong, a window without a name",
+			respond.Options{Styles: respond.Kong},
+			respond.Decision{Limits: []respond.Limit{{Count: 7, Window: 30 * time.Second, Remaining: 6}}},
+			"" +
 				"RateLimit-Limit: 7\nRateLimit-Remaining: 6\nRateLimit-Reset: 0\n" +
 				"X-RateLimit-Limit-30: 7\nX-RateLimit-Remaining-30: 6\n",
 		},
 		{
-			"custom", respond.Options{Styles: respond.Custom, Names: respond.Names{Limit: "A-Limit", Remaining: "A-Left", Reset: "A-Reset"}},
+			"custom",
+			respond.Options{Styles: respond.Custom, Names: respond.Names{Limit: "A-Limit", Remaining: "A-Left", Reset: "A-Reset"}},
 			both, "A-Limit: 100\nA-Left: 42\nA-Reset: 30\n",
 		},
 		{
-			"custom, one header", respond.Options{Styles: respond.Custom, Names: respond.Names{Remaining: "Left"}},
+			"custom, one header",
+			respond.Options{Styles: respond.Custom, Names: respond.Names{Remaining: "Left"}},
 			both, "Left: 42\n",
 		},
 		{
 			"custom yields to a style with the same name",
 			respond.Options{Styles: respond.Draft03 | respond.Custom, Names: respond.Names{Limit: "ratelimit-limit", Reset: "Reset"}},
-			respond.Decision{Limits: []respond.Limit{perMinute}}, "" +
+			respond.Decision{Limits: []respond.Limit{perMinute}},
+			"" +
 				"RateLimit-Limit: 100, 100;w=60\nRateLimit-Remaining: 42\nRateLimit-Reset: 30\nReset: 30\n",
 		},
 		{
-			"all at once", respond.Options{Styles: respond.XRateLimit | respond.Envoy | respond.Draft03 | respond.Kong | respond.IETF},
-			respond.Decision{Limits: []respond.Limit{perMinute}}, "" +
+			"all at once",
+			respond.Options{Styles: respond.XRateLimit | respond.Envoy | respond.Draft03 | respond.Kong | respond.IETF},
+			respond.Decision{Limits: []respond.Limit{perMinute}},
+			"" +
 				"X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 42\nX-RateLimit-Reset: 1700000030\n" +
 				"RateLimit-Limit: 100, 100;w=60\nRateLimit-Remaining: 42\nRateLimit-Reset: 30\n" +
 				"X-RateLimit-Limit-Minute: 100\nX-RateLimit-Remaining-Minute: 42\n" +
 				"RateLimit: \"api\";r=42;t=30\nRateLimit-Policy: \"api\";q=100;w=60\n",
 		},
 		{
-			"ietf with unit and partition", respond.Options{Styles: respond.IETF},
+			"ietf with unit and partition",
+			respond.Options{Styles: respond.IETF},
 			respond.Decision{Limits: []respond.Limit{{
 				Name: "bytes", Count: 65535, Window: 10 * time.Second, Remaining: 9, ResetAfter: time.Second,
 				Unit: "content-bytes", Partition: "App-999",
-			}}}, "" +
+			}}},
+			"" +
 				"RateLimit: \"bytes\";r=9;t=1;pk=:QXBwLTk5OQ==:\n" +
 				"RateLimit-Policy: \"bytes\";q=65535;qu=\"content-bytes\";w=10;pk=:QXBwLTk5OQ==:\n",
 		},
 		{
-			"one name, two windows", respond.Options{Styles: respond.IETF},
+			"one name, two windows",
+			respond.Options{Styles: respond.IETF},
 			respond.Decision{Limits: []respond.Limit{
 				{Name: "api", Count: 5, Window: time.Second, Remaining: 4, ResetAfter: 1},
 				{Name: "api", Count: 90, Window: time.Hour, Remaining: 80, ResetAfter: time.Minute},
-			}}, "" +
+			}},
+			"" +
 				"RateLimit: \"api-1\";r=4;t=1, \"api-3600\";r=80;t=60\n" +
 				"RateLimit-Policy: \"api-1\";q=5;w=1, \"api-3600\";q=90;w=3600\n",
 		},
 		{
-			"one name, one window: the tightest", respond.Options{Styles: respond.IETF | respond.Kong},
+			"one name, one window: the tightest",
+			respond.Options{Styles: respond.IETF | respond.Kong},
 			respond.Decision{Limits: []respond.Limit{
 				{Name: "ip", Count: 5, Window: time.Second, Remaining: 4, ResetAfter: 1},
 				{Name: "ip", Count: 5, Window: time.Second, Remaining: 2, ResetAfter: 1},
 				{Name: "ip", Count: 5, Window: time.Second, Remaining: 3, ResetAfter: 1},
-			}}, "" +
+			}},
+			"" +
 				"RateLimit-Limit: 5\nRateLimit-Remaining: 2\nRateLimit-Reset: 1\n" +
 				"X-RateLimit-Limit-Second: 5\nX-RateLimit-Remaining-Second: 2\n" +
 				"RateLimit: \"ip\";r=2;t=1\nRateLimit-Policy: \"ip\";q=5;w=1\n",
 		},
 		{
-			"a name that would break out", respond.Options{Styles: respond.IETF | respond.Envoy},
-			respond.Decision{Limits: []respond.Limit{{Name: "a\"b\\c\r\nX: y\xff€", Count: 1, Window: time.Second}}}, "" +
+			"a name that would break out",
+			respond.Options{Styles: respond.IETF | respond.Envoy},
+			respond.Decision{Limits: []respond.Limit{{Name: "a\"b\\c\r\nX: y\xff€", Count: 1, Window: time.Second}}},
+			"" +
 				"X-RateLimit-Limit: 1, 1;w=1;name=\"a%22b%5Cc%0D%0AX: y%FF%E2%82%AC\"\n" +
 				"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 0\n" +
 				"RateLimit: \"a%22b%5Cc%0D%0AX: y%FF%E2%82%AC\";r=0;t=0\n" +
 				"RateLimit-Policy: \"a%22b%5Cc%0D%0AX: y%FF%E2%82%AC\";q=1;w=1\n",
 		},
 		{
-			"numbers out of range", respond.Options{Styles: respond.IETF | respond.XRateLimit},
-			respond.Decision{Limits: []respond.Limit{{Count: -1, Window: -time.Second, Remaining: -5, ResetAfter: -time.Hour}}}, "" +
+			"numbers out of range",
+			respond.Options{Styles: respond.IETF | respond.XRateLimit},
+			respond.Decision{Limits: []respond.Limit{{Count: -1, Window: -time.Second, Remaining: -5, ResetAfter: -time.Hour}}},
+			"" +
 				"X-RateLimit-Limit: 0\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1700000001\n" +
 				"RateLimit: \"default\";r=0;t=0\nRateLimit-Policy: \"default\";q=0;w=1\n",
 		},

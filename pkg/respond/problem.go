@@ -62,6 +62,7 @@ func appendDetail(dst []byte, d *Decision) []byte {
 		return append(dst, "Requests cannot be counted at the moment."...)
 	case Refused:
 		return append(dst, "Requests of this kind are not served."...)
+	case LimitReached:
 	}
 	i := d.Tightest()
 	if i < 0 || !d.Limits[i].Denied {
