@@ -142,7 +142,7 @@ func (d *decoder) descriptor(message []byte) error {
 			case descriptorLimit:
 				hasLimit = true
 				err = replace.decode(value)
-			case descriptorHitsAddend:
+			default: // descriptorHitsAddend
 				hasHits = true
 				err = decodeWrapper(value, &hits)
 			}

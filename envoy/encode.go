@@ -66,10 +66,7 @@ func appendStatus(dst []byte, status *engine.Status) []byte {
 		if status.Over {
 			until = status.RetryAfter
 		}
-		inner := 0
-		dst, inner = begin(dst, statusUntilReset)
-		dst = appendUint(dst, durationSeconds, uint64(wholeSeconds(until)))
-		dst = end(dst, inner)
+		dst = appendWrapped(dst, statusUntilReset, durationSeconds, uint64(wholeSeconds(until)))
 	}
 	return end(dst, start)
 }
@@ -80,16 +77,13 @@ func appendLimit(dst []byte, status *engine.Status) []byte {
 	unit, multiplier := unitOf(status.Limit)
 	dst = appendUint(dst, limitUnit, uint64(unit))
 	if name := nameOf(status, status.Limit); name != "" {
-		inner := 0
+		var inner int
 		dst, inner = begin(dst, limitName)
 		dst = respond.AppendName(dst, name)
 		dst = end(dst, inner)
 	}
 	if multiplier > 1 {
-		inner := 0
-		dst, inner = begin(dst, limitUnitMultiplier)
-		dst = appendUint(dst, wrapperValue, uint64(multiplier))
-		dst = end(dst, inner)
+		dst = appendWrapped(dst, limitUnitMultiplier, wrapperValue, uint64(multiplier))
 	}
 	return end(dst, start)
 }

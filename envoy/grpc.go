@@ -56,7 +56,7 @@ func handle(srv any, ctx context.Context, decode func(any) error, interceptor gr
 	if err := decode(in); err != nil {
 		return nil, err
 	}
-	limiter := srv.(shouldRateLimiter)
+	limiter := srv.(shouldRateLimiter) //nolint:forcetypeassert // grpc-go has checked it by HandlerType
 	if interceptor == nil {
 		return result(limiter.shouldRateLimit(ctx, in))
 	}

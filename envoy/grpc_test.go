@@ -180,7 +180,9 @@ func TestGRPCOtherServices(t *testing.T) {
 	} else if err := proto.Unmarshal(files[0], &file); err != nil || file.GetService()[0].GetMethod()[0].GetInputType() != ".envoy.service.ratelimit.v3.RateLimitRequest" {
 		t.Errorf("described as %v, %v", &file, err)
 	}
-	stream.CloseSend()
+	if err := stream.CloseSend(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestGRPCInterceptorsSeeTheCall(t *testing.T) {

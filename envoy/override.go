@@ -57,11 +57,9 @@ func (o *override) decode(message []byte) error {
 // becomes a limit that does not pass Limit.Check, which the engine ignores. A multiplier of 0 counts as absent, which is 1.
 func (o *override) limit() ratelimit.Limit {
 	limit := ratelimit.Limit{Algorithm: ratelimit.FixedWindow, Count: int64(o.requestsPerUnit)}
-	length := unitLength(o.unit)
-	multiplier := time.Duration(max(1, o.multiplier))
-	if length == 0 || multiplier > ratelimit.MaxWindow/length {
-		return limit
+	multiplier, unit := int64(max(1, o.multiplier)), int64(unitLength(o.unit))
+	if unit != 0 && multiplier <= int64(ratelimit.MaxWindow)/unit {
+		limit.Window = time.Duration(multiplier * unit)
 	}
-	limit.Window = length * multiplier
 	return limit
 }

@@ -106,20 +106,8 @@ func (w *work) reset() {
 // A panic fails only the call that causes it. One that comes while the calls are decided together has each of them decided
 // alone, and may have charged the others twice: too much rather than too little.
 func (s *Service) Serve(ctx context.Context, calls []Call) {
-	w := s.pool.Get().(*work)
-	for i := range calls {
-		calls[i].Code, calls[i].Message = codes.OK, ""
-		w.batch.Requests = append(w.batch.Requests, ratelimit.Request{})
-		if s.decode(&calls[i], w) {
-			w.calls = append(w.calls, i)
-		} else {
-			w.batch.Requests = w.batch.Requests[:len(w.calls)]
-		}
-	}
-	if s.decide(ctx, calls, w) {
-		for i, at := range w.calls {
-			s.encode(&calls[at], w, &w.batch.Decisions[i])
-		}
+	w := s.pool.Get().(*work) //nolint:forcetypeassert // the pool holds nothing else
+	if s.serve(ctx, calls, w) {
 		w.reset()
 		s.pool.Put(w)
 		return
@@ -130,6 +118,26 @@ func (s *Service) Serve(ctx context.Context, calls []Call) {
 			s.Serve(ctx, calls[at:at+1])
 		}
 	}
+}
+
+// serve answers calls in the memory of w. It reports whether they were decided, all together.
+func (s *Service) serve(ctx context.Context, calls []Call, w *work) bool {
+	for i := range calls {
+		calls[i].Code, calls[i].Message = codes.OK, ""
+		w.batch.Requests = append(w.batch.Requests, ratelimit.Request{})
+		if s.decode(&calls[i], w) {
+			w.calls = append(w.calls, i)
+		} else {
+			w.batch.Requests = w.batch.Requests[:len(w.calls)]
+		}
+	}
+	if !s.decide(ctx, calls, w) {
+		return false
+	}
+	for i, at := range w.calls {
+		s.encode(&calls[at], w, &w.batch.Decisions[i])
+	}
+	return true
 }
 
 // decode reads a call into the last request of the batch.

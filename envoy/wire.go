@@ -24,6 +24,12 @@ func appendText[T string | []byte](dst []byte, field protowire.Number, value T) 
 	return append(dst, value...)
 }
 
+// appendWrapped appends a message whose only field is a varint.
+func appendWrapped(dst []byte, field, inner protowire.Number, value uint64) []byte {
+	dst, start := begin(dst, field)
+	return end(appendUint(dst, inner, value), start)
+}
+
 // begin appends the tag of a field whose length is not known yet, and a byte for the length. end needs the returned start.
 func begin(dst []byte, field protowire.Number) (out []byte, start int) {
 	dst = append(protowire.AppendTag(dst, field, protowire.BytesType), 0)

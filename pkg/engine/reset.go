@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weirhq/weir/pkg/ratelimit"
 )
@@ -29,8 +30,7 @@ func (l *Limiter) Keys(domain string, entries []ratelimit.Entry, further ...rate
 			levels, limits = rule.Match, rule.Limits
 		}
 	}
-	base := l.appendBase(nil, domain, entries, levels)
-	base = base[:len(base):len(base)]
+	base := slices.Clip(l.appendBase(nil, domain, entries, levels))
 	keys := make([]string, 0, len(limits)+len(further))
 	seen := make(map[string]bool, cap(keys))
 	add := func(limits []ratelimit.Limit, i int) {
