@@ -64,8 +64,7 @@ func (d *database) call(ctx context.Context, timeout time.Duration, what string,
 
 // isClassified tells whether an error already says what a caller needs to know.
 func isClassified(err error) bool {
-	var own *callbackError
-	if errors.As(err, &own) {
+	if _, own := errors.AsType[*callbackError](err); own {
 		return true
 	}
 	for _, sentinel := range []error{ErrNotFound, ErrExists, ErrStale, ErrInvalid, ErrUnavailable, ErrCorrupt} {

@@ -29,7 +29,7 @@ func openForFaults(t *testing.T) *database {
 	if err := store.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return store.(*database) //nolint:errcheck // it is what OpenSQLite makes
+	return store.(*database)
 }
 
 func (d *database) mustExec(t *testing.T, statement string, args ...any) {

@@ -13,10 +13,9 @@ import (
 // follow runs a follower in a bubble of fake time until the test ends.
 func follow(t *testing.T, f *follower) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { f.run(ctx) })
-	t.Cleanup(func() { cancel(); done.Wait() })
+	done.Go(func() { f.run(t.Context()) })
+	t.Cleanup(done.Wait)
 }
 
 func TestFollowerPolls(t *testing.T) {

@@ -21,7 +21,7 @@ func scanRule(row interface{ Scan(...any) error }, rule *Rule) error {
 	}
 	rule.CreatedAt, rule.UpdatedAt = created.Time, updated.Time
 	if err := rule.setBody(stored); err != nil {
-		return fmt.Errorf("%w: rule %s (%s): %s: delete it or write it anew", ErrCorrupt, rule.ID, rule.match(), err)
+		return fmt.Errorf("%w: rule %s (%s): %s: delete it or write it anew", ErrCorrupt, rule.ID, rule.match(), err.Error()) // its own class would blame the caller
 	}
 	return nil
 }
@@ -63,10 +63,8 @@ func (d *database) List(ctx context.Context, filter Filter) (rules []Rule, total
 	if filter.EnabledOnly {
 		where.add("enabled = ", true)
 	}
-	for _, value := range []string{filter.Domain, filter.Scope} {
-		if checkText("filter", value, max(MaxDomainLength, MaxScopeLength)) != nil {
-			return nil, 0, nil // no rule can have it
-		}
+	if !storable(filter.Domain, MaxDomainLength) || !storable(filter.Scope, MaxScopeLength) {
+		return nil, 0, nil // no rule can have it
 	}
 	err = d.call(ctx, d.Timeout, "list rules", func(ctx context.Context) error {
 		rules, total = nil, 0
@@ -182,7 +180,7 @@ func (d *database) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry,
 		where.add("rule_id = ", id)
 	}
 	if filter.Subject != "" {
-		if checkText("subject", filter.Subject, MaxActorLength) != nil {
+		if !storable(filter.Subject, MaxActorLength) {
 			return nil, nil // no entry can have it
 		}
 		where.add("subject = ", filter.Subject)

@@ -113,6 +113,8 @@ func checkText(field, value string, longest int) error {
 	return nil
 }
 
+func storable(value string, longest int) bool { return checkText("", value, longest) == nil }
+
 // canonicalID returns a UUID in lower case.
 func canonicalID(id string) (string, error) {
 	const length = 36 // uuid.Parse also reads forms with braces, with a prefix, and without hyphens

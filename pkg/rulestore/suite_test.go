@@ -77,7 +77,10 @@ func exercise(t *testing.T, prepare func(testing.TB) func(rulestore.Options) rul
 		"stored for good":            testReopen,
 		"readers during writes":      testConsistentView,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, prepare(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each has a database of its own
+			test(t, prepare(t))
+		})
 	}
 }
 
@@ -408,8 +411,13 @@ func testInvalid(t *testing.T, open func(rulestore.Options) rulestore.Store) {
 		}
 	}
 	for _, actor := range []rulestore.Actor{
-		{}, {RequestID: "r"}, {Subject: "a\x00"}, {Subject: "\xff"}, {Subject: "a", RequestID: "\n"},
-		{Subject: strings.Repeat("a", rulestore.MaxActorLength+1)}, {Subject: "a", RequestID: strings.Repeat("a", rulestore.MaxActorLength+1)},
+		{},
+		{RequestID: "r"},
+		{Subject: "a\x00"},
+		{Subject: "\xff"},
+		{Subject: "a", RequestID: "\n"},
+		{Subject: strings.Repeat("a", rulestore.MaxActorLength+1)},
+		{Subject: "a", RequestID: strings.Repeat("a", rulestore.MaxActorLength+1)},
 	} {
 		_, err := store.Create(ctx, rule("user", "*"), actor)
 		wantErr(t, err, rulestore.ErrInvalid)
@@ -439,7 +447,7 @@ func testAnyText(t *testing.T, open func(rulestore.Options) rulestore.Store) {
 		given := rule(text.Draw(rt, "scope"), text.Draw(rt, "pattern"))
 		given.Name, given.Domain = text.Draw(rt, "name"), text.Draw(rt, "domain")
 		actor := rulestore.Actor{Subject: text.Draw(rt, "subject"), RequestID: text.Draw(rt, "request id")}
-		if (rapid.IntRange(0, 3).Draw(rt, "plain actor")) > 0 {
+		if rapid.IntRange(0, 3).Draw(rt, "plain actor") > 0 {
 			actor = tester
 		}
 		created, err := store.Create(t.Context(), given, actor)
@@ -486,10 +494,20 @@ func testPages(t *testing.T, open func(rulestore.Options) rulestore.Store) {
 		t.Fatal(err)
 	}
 	for _, filter := range []rulestore.Filter{
-		{}, {PageSize: 7}, {PageSize: 45}, {PageSize: 46}, {PageSize: 1},
-		{Scope: "user", PageSize: 4}, {EnabledOnly: true, PageSize: 10}, {Domain: "edge", PageSize: 2},
+		{},
+		{PageSize: 7},
+		{PageSize: 45},
+		{PageSize: 46},
+		{PageSize: 1},
+		{Scope: "user", PageSize: 4},
+		{EnabledOnly: true, PageSize: 10},
+		{Domain: "edge", PageSize: 2},
 		{Domain: "edge", Scope: "service", EnabledOnly: true, PageSize: 1},
-		{Scope: "nobody"}, {Domain: "nowhere"}, {Scope: "\x00"}, {Domain: "\xff"}, {Scope: strings.Repeat("x", 5000)},
+		{Scope: "nobody"},
+		{Domain: "nowhere"},
+		{Scope: "\x00"},
+		{Domain: "\xff"},
+		{Scope: strings.Repeat("x", 5000)},
 	} {
 		var want, got []rulestore.Rule
 		for _, r := range stored {
@@ -801,7 +819,7 @@ func testApplyRefused(t *testing.T, open func(rulestore.Options) rulestore.Store
 
 // More changes than one statement takes.
 func testApplyMany(t *testing.T, open func(rulestore.Options) rulestore.Store) {
-	const n = 1203
+	const n = 603
 	store := open(rulestore.Options{})
 	ctx := t.Context()
 	changes := make([]rulestore.Change, n)
@@ -889,10 +907,9 @@ func watch(t testing.TB, store rulestore.Store) <-chan int64 {
 // background runs f until the test ends, and waits for its end.
 func background(t testing.TB, f func(context.Context)) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); f(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	go func() { defer close(done); f(t.Context()) }()
+	t.Cleanup(func() { <-done })
 }
 
 // await waits for a call at a revision, or a later one.
@@ -1022,7 +1039,7 @@ func testClosed(t *testing.T, open func(rulestore.Options) rulestore.Store) {
 	watching := make(chan error, 1)
 	started := make(chan struct{}, 1)
 	go func() {
-		watching <- store.Watch(context.Background(), func(context.Context) error { started <- struct{}{}; return nil })
+		watching <- store.Watch(t.Context(), func(context.Context) error { started <- struct{}{}; return nil })
 	}()
 	<-started
 	for range 2 {

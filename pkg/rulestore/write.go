@@ -33,8 +33,7 @@ func (d *database) applyOne(ctx context.Context, change Change, actor Actor) (Ru
 		what = "create rule"
 	}
 	rules, err := d.apply(ctx, d.Timeout, what, []Change{change}, actor)
-	var refused *ChangeError
-	if errors.As(err, &refused) { // its number says nothing when there is but one
+	if refused, ok := errors.AsType[*ChangeError](err); ok { // its number says nothing when there is but one
 		return Rule{}, fmt.Errorf("%s: %w", what, refused.Err)
 	}
 	if err != nil {

@@ -76,7 +76,7 @@ func postgresBin(t testing.TB) string {
 		t.Fatalf("the PostgreSQL server is not installed: %s", postgresHint)
 	}
 	version := func(path string) int {
-		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) //nolint:errcheck // no number: the oldest
+		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // no number: the oldest
 		return n
 	}
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }))
@@ -321,7 +321,7 @@ func (d *PostgresDatabase) Hold(t testing.TB, statements string) (release func()
 	if err != nil {
 		t.Fatal(err)
 	}
-	release = sync.OnceFunc(func() { _ = conn.Close(context.Background()) }) // the server rolls back
+	release = sync.OnceFunc(func() { _ = conn.Close(context.WithoutCancel(t.Context())) }) // the server rolls back
 	t.Cleanup(release)
 	if _, err := conn.Exec(t.Context(), "BEGIN; "+statements); err != nil {
 		t.Fatalf("%s: %v", statements, err)
