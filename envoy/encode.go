@@ -67,6 +67,8 @@ func appendStatus(dst []byte, status *engine.Status) []byte {
 			until = status.RetryAfter
 		}
 		dst = appendWrapped(dst, statusUntilReset, durationSeconds, uint64(wholeSeconds(until)))
+	} else if status.Rule != nil && status.Rule.Unlimited && !status.Over {
+		dst = appendUint(dst, statusLimitRemaining, math.MaxUint32) // as envoyproxy/ratelimit says it
 	}
 	return end(dst, start)
 }

@@ -199,6 +199,18 @@ func TestMetadataIsBounded(t *testing.T) {
 	}
 }
 
+// Unlimited says what envoyproxy/ratelimit says: no limit, and as much left as the field can hold.
+func TestUnlimited(t *testing.T) {
+	decision := engine.Decision{Statuses: []engine.Status{{Rule: &ratelimit.Rule{Unlimited: true}, Outcome: ratelimit.OutcomeAllowed}, {}}}
+	statuses := unmarshal(t, appendDecision(nil, &decision)).GetStatuses()
+	if s := statuses[0]; s.GetCode() != rlsv3.RateLimitResponse_OK || s.GetCurrentLimit() != nil || s.GetLimitRemaining() != math.MaxUint32 {
+		t.Errorf("unlimited: %v", s)
+	}
+	if s := statuses[1]; s.GetCode() != rlsv3.RateLimitResponse_OK || s.GetCurrentLimit() != nil || s.GetLimitRemaining() != 0 {
+		t.Errorf("unmatched: %v", s)
+	}
+}
+
 func BenchmarkEncode(b *testing.B) {
 	limit := ratelimit.Limit{Name: "per-address", Algorithm: ratelimit.TokenBucket, Count: 100, Window: time.Minute}
 	decision := engine.Decision{Statuses: []engine.Status{{Limit: &limit, Remaining: 42, ResetAfter: 31 * time.Second}}}

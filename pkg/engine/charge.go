@@ -72,7 +72,9 @@ func (l *Limiter) hit(b *Batch, request *ratelimit.Request, i int, status *Statu
 	var levels []ratelimit.EntryMatch
 	charge, part := &b.charges[len(b.charges)-1], &b.spans[len(b.spans)-1]
 	if rule := status.Rule; rule != nil {
-		levels = rule.Match
+		if !status.Override {
+			levels = rule.Match
+		}
 		if charge.OnFailure == ratelimit.FailureDefault {
 			charge.OnFailure = rule.OnFailure
 		}
@@ -88,7 +90,11 @@ func (l *Limiter) hit(b *Batch, request *ratelimit.Request, i int, status *Statu
 			first = len(b.keys)
 			b.keys = append(b.keys, b.keys[base:end]...)
 		}
-		b.keys = appendWindow(b.keys, p.limits, j)
+		if status.Override {
+			b.keys = appendOverrideWindow(b.keys, p.limits, status.Rule)
+		} else {
+			b.keys = appendWindow(b.keys, p.limits, j)
+		}
 		key := b.key(first)
 
 		at := -1

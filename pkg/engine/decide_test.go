@@ -263,6 +263,12 @@ func TestOverride(t *testing.T) {
 	}
 	d := h.decide(ratelimit.Request{Domain: "other", Cost: 1, Descriptors: []ratelimit.Descriptor{override(one, entry("user", "a"))}})
 	expect(t, "unknown domain", d, "pass none")
+	h.store.used = nil
+	h.decide(asking(override(fixed(5, time.Second), entry("user", "a")), override(one, entry("user", "a")), override(one, entry("unknown", "a"))))
+	want := []string{"ratelimit:edge:unknown=a:60/fixed_window", "ratelimit:edge:user=a:1/fixed_window", "ratelimit:edge:user=a:60"}
+	if got := h.store.keys(); !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
+	}
 }
 
 // A caller uses its memory again; a limit that a store was given never changes.
@@ -617,12 +623,16 @@ func TestReset(t *testing.T) {
 	if err := h.Reset(t.Context(), "edge", entry("nothing", "there").Entries); err != nil {
 		t.Fatal(err)
 	}
+	if got := h.Keys("edge", entry("nothing", "there").Entries, limit); !slices.Equal(got,
+		[]string{"ratelimit:edge:nothing=there:1", "ratelimit:edge:nothing=there:1/fixed_window"}) {
+		t.Errorf("keys of a fallback or an override %q", got)
+	}
 	want := []string{"ratelimit:edge:user=b:3600", "ratelimit:edge:user=b:60"}
 	if got := h.store.keys(); !slices.Equal(got, want) {
 		t.Errorf("after the reset there are %q, want %q", got, want)
 	}
 	if got := h.Keys("edge", entry("user", "a").Entries, limit, fixed(1, time.Minute)); !slices.Equal(got,
-		[]string{"ratelimit:edge:user=a:60", "ratelimit:edge:user=a:3600", "ratelimit:edge:user=a:1"}) {
+		[]string{"ratelimit:edge:user=a:60", "ratelimit:edge:user=a:3600", "ratelimit:edge:user=a:1/fixed_window"}) {
 		t.Errorf("keys %q", got)
 	}
 }
@@ -632,6 +642,10 @@ func TestSharedThreshold(t *testing.T) {
 	h.decide(asking(entry("user", "bot-1")))
 	h.decide(asking(entry("user", "bot-2")))
 	expect(t, "one counter for all", h.decide(asking(entry("user", "bot-3"))), "over denied!:0+0/2")
+	limit := fixed(1, time.Minute)
+	own := entry("user", "bot-3")
+	own.Limit = &limit
+	expect(t, "an override is for its own value", h.decide(asking(own)), "pass allowed:1+0/1")
 }
 
 // A request sees one table, whatever happens meanwhile.

@@ -115,7 +115,7 @@ func appendPrefix(dst []byte, prefix string) []byte {
 	return append(dst, ':')
 }
 
-// appendWindow appends the last part of limits[i]'s key: its window's name, and a number from the second limit with the same
+// appendWindow appends the last part of limits[i]'s key: its window's name, and "/2", "/3" from the second limit with the same
 // window on. No window's name contains a slash.
 func appendWindow(dst []byte, limits []ratelimit.Limit, i int) []byte {
 	dst = append(dst, ':')
@@ -139,4 +139,21 @@ func appendWindow(dst []byte, limits []ratelimit.Limit, i int) []byte {
 		dst = strconv.AppendInt(dst, int64(same), 10)
 	}
 	return dst
+}
+
+// appendOverrideWindow appends the last part of an override's key. Where the rule has a limit of the same algorithm over the
+// same window, both count in one counter: the override replaces that limit's number. Any other override has a counter of its
+// own, because algorithms cannot read each other's state: taking turns, two of them would begin anew each time.
+func appendOverrideWindow(dst []byte, override []ratelimit.Limit, rule *ratelimit.Rule) []byte {
+	if rule != nil {
+		for i := range rule.Limits {
+			limit := &rule.Limits[i]
+			if limit.Algorithm == override[0].Algorithm && limit.Window == override[0].Window && limit.Calendar == override[0].Calendar {
+				return appendWindow(dst, rule.Limits, i)
+			}
+		}
+	}
+	dst = appendWindow(dst, override, 0)
+	dst = append(dst, '/')
+	return append(dst, override[0].Algorithm.String()...)
 }

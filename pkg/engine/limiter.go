@@ -14,7 +14,7 @@ import (
 type Options struct {
 	// Prefix begins every key. Defaults to "ratelimit".
 	Prefix string
-	// DefaultDomain is the domain whose keys have the short form, see Limiter.AppendKey. Defaults to "k1s0".
+	// DefaultDomain is the domain whose keys have the short form PREFIX:SCOPE:IDENTIFIER:WINDOW. Defaults to "k1s0".
 	DefaultDomain string
 	// Recorder is told about every decision. nil: nobody is.
 	Recorder Recorder

@@ -85,6 +85,26 @@ func TestAtomicUnderConcurrency(t *testing.T) {
 	expect(t, "1,000 callers", l.Check(t.Context(), asking(entry("a", "x"), entry("b", "x")), true), "over denied!:0+0/500 allowed:0+200/700")
 }
 
+// A client that reaches one counter with and without an override cannot make either begin anew.
+func TestOverridesOfAnotherAlgorithm(t *testing.T) {
+	l := onMemory(t, rules.Definition{Key: "user", Limits: []ratelimit.Limit{{Algorithm: ratelimit.TokenBucket, Count: 5, Window: time.Minute}}})
+	limit := fixed(7, time.Minute)
+	override := entry("user", "a")
+	override.Limit = &limit
+	plain, overridden := 0, 0
+	for range 20 {
+		if !l.Check(t.Context(), asking(entry("user", "a")), false).Over {
+			plain++
+		}
+		if !l.Check(t.Context(), asking(override), false).Over {
+			overridden++
+		}
+	}
+	if plain != 5 || overridden != 7 {
+		t.Errorf("taking turns, %d of 5 and %d of 7 were allowed", plain, overridden)
+	}
+}
+
 func BenchmarkDecide(b *testing.B) {
 	const keys = 100_000
 	users := make([]string, keys)

@@ -24,7 +24,8 @@ type Request struct {
 	// Cost is charged for each descriptor that has no cost of its own. 1 is an ordinary request, 0 looks without charging,
 	// negative gives back. A transport whose protocol has a default sets it; here 0 means 0.
 	Cost int64
-	// ID, if not empty, makes the request idempotent: all requests with this ID and the same content are charged once.
+	// ID, if not empty, makes the request idempotent: all requests with this ID and the same content are charged once. It
+	// makes the request Atomic, too.
 	ID string
 	// Atomic asks for one all-or-nothing charge over everything that the request matches. Else each descriptor is charged
 	// on its own, and a single limit whose remaining budget is smaller than the cost is emptied (see Hit.Partial).
