@@ -9,12 +9,12 @@ import (
 // retryAfter is what a denied client is told while the store is away: about as long as it takes to get it back.
 const retryAfter = time.Second
 
-// answer decides the charges that failed by the store's fault, each by its mode.
+// answer decides the charges that the store could not, each by its mode.
 func (s *Store) answer(charges []ratelimit.Charge) {
 	answered, locals := 0, 0
 	for i := range charges {
 		c := &charges[i]
-		if c.Err == nil || !blamed(c.Err) {
+		if !answerable(c.Err) {
 			continue
 		}
 		answered++
@@ -29,7 +29,6 @@ func (s *Store) answer(charges []ratelimit.Charge) {
 		s.answerLocally(charges, locals)
 	}
 	s.taken.Add(uint64(answered))
-	s.outage.degraded.Add(uint64(answered))
 }
 
 // mode is the one that answers a failed charge.

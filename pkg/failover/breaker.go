@@ -35,12 +35,17 @@ type breaker struct {
 	closed bool
 }
 
-// watcher is told what the breaker does.
+// watcher is told what the breaker does. Its methods are called with the lock held: they must be quick.
 type watcher interface {
-	// changed is called with the lock held: it must be quick.
 	changed(from, to State)
-	// lost and back are called by the probing goroutine, so that no caller waits for a log line.
-	lost(cause error)
+	// began is called when the breaker opens. What it returns is told of the outage by the probing goroutine, so that no
+	// caller waits for a log line.
+	began(cause error) outage
+}
+
+// outage is one, from the breaker's opening to the store's return.
+type outage interface {
+	lost()
 	back()
 }
 
@@ -93,14 +98,15 @@ func (b *breaker) failed(epoch uint64, now time.Time, cause error) {
 		return
 	}
 	b.epoch.Add(1)
+	outage := b.watcher.began(cause)
 	b.set(Open)
-	b.probes.Go(func() { b.recover(cause) })
+	b.probes.Go(func() { b.recover(outage) })
 }
 
 // recover probes until the store is back or the breaker is closed for good. Only one runs at a time: it is started when
 // the state leaves Closed, and ends when it has set it back.
-func (b *breaker) recover(cause error) {
-	b.watcher.lost(cause)
+func (b *breaker) recover(outage outage) {
+	outage.lost()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -119,7 +125,7 @@ func (b *breaker) recover(cause error) {
 		b.failures.Store(int64(b.threshold - 1))
 		b.lastSuccess.Store(never)
 		b.locked(Closed)
-		b.watcher.back()
+		outage.back()
 		return
 	}
 }

@@ -6,13 +6,14 @@
 //
 // A charge has failed if the guarded store left an error on it, or panicked. Each failed charge is answered by its failure
 // mode; the other charges of the same call keep the store's answers. A call has failed, as the breaker counts it, only if
-// all its charges have: a cluster that lost one of its nodes answers most charges, and the few that it cannot answer must
-// not take the limits away from all others.
+// the store decided none of its charges and Options.Blame blames it for one of them: a cluster that lost one of its nodes
+// answers most charges, and the few that it cannot answer must not take the limits away from all others.
 //
-// These are not the store's fault; they pass through as they are and tell the breaker nothing bad: ratelimit.ErrConflict,
-// ratelimit.ErrLimit, and whatever a call ends with after its caller has cancelled it. A deadline of the caller's own that
-// is much shorter than Options.Timeout is answered by the failure mode, but does not count as a failure either: else one
-// impatient client could switch the store off for everyone.
+// Some errors are the caller's own. They pass through as they are, and tell the breaker nothing: ratelimit.ErrConflict,
+// ratelimit.ErrLimit, and whatever a call ends with after its caller has cancelled it. A call that its caller gave up, by
+// cancelling or by a deadline, before the store had a tenth of Options.Timeout does not count either: else one impatient
+// client could switch the store off for everyone. One that was given up later does count, because gateways give up long
+// before a store that hangs has missed its own deadline.
 //
 // # The breaker
 //

@@ -41,7 +41,7 @@ func (s *Store) answerLocally(charges []ratelimit.Charge, n int) {
 		switch err := batch.charges[i].Err; {
 		case err == nil:
 			c.Err, c.Degraded = nil, ratelimit.FailLocal
-		case !blamed(err):
+		case !answerable(err):
 			c.Err = err
 		case s.options.Mode == ratelimit.FailClosed:
 			answerAlone(c, ratelimit.FailClosed)
@@ -73,7 +73,7 @@ func (s *Store) collect(batch *localBatch, charges []ratelimit.Charge, n int) {
 	}
 	for i := range charges {
 		c := &charges[i]
-		if c.Err == nil || !blamed(c.Err) || s.mode(c) != ratelimit.FailLocal {
+		if !answerable(c.Err) || s.mode(c) != ratelimit.FailLocal {
 			continue
 		}
 		first := len(batch.hits)

@@ -37,6 +37,9 @@ type Options struct {
 	// alone, 1/N keeps the sum within the limit. A limit that allows anything still allows 1. 0: DefaultFraction.
 	Fraction float64
 
+	// Blame reports whether an error of a charge says that the store does not work, and not only that this charge cannot be
+	// decided. Nil: every error does. It is not asked about the errors that pass through.
+	Blame func(error) bool
 	// Failures is how many calls in a row must fail to open the breaker. 0: DefaultFailures.
 	Failures int
 	// ProbeInterval is the time between two probes while the breaker is open, at least 1 ms; up to half of it is added at
@@ -72,6 +75,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Fraction == 0 {
 		o.Fraction = DefaultFraction
+	}
+	if o.Blame == nil {
+		o.Blame = func(error) bool { return true }
 	}
 	if o.Failures == 0 {
 		o.Failures = DefaultFailures

@@ -5,32 +5,33 @@ import (
 	"time"
 )
 
-// outage follows one outage of the store, from the breaker's opening to the store's return.
-type outage struct {
-	options *Options
-	// since is written by the call that opens the breaker before it starts the goroutine that reads it.
+// storeOutage tells the log of one outage.
+type storeOutage struct {
+	store    *Store
+	cause    error
 	since    time.Time
-	degraded atomic.Uint64
+	degraded uint64 // charges before it
 }
 
-func (o *outage) changed(from, to State) {
-	if from == Closed {
-		o.since = time.Now()
-		o.degraded.Store(0)
-	}
-	if o.options.OnStateChange != nil {
-		o.options.OnStateChange(from, to)
+func (s *Store) changed(from, to State) {
+	if s.options.OnStateChange != nil {
+		s.options.OnStateChange(from, to)
 	}
 }
 
-func (o *outage) lost(cause error) {
-	o.options.Logger.Error("the rate limit store is unavailable: charges are answered by their failure mode",
-		"error", cause, "mode", o.options.Mode.String(), "failures", o.options.Failures)
+func (s *Store) began(cause error) outage {
+	return &storeOutage{s, cause, time.Now(), s.Degraded()}
 }
 
-func (o *outage) back() {
-	o.options.Logger.Info("the rate limit store is back",
-		"outage", time.Since(o.since).Round(time.Millisecond), "degraded", o.degraded.Load())
+func (o *storeOutage) lost() {
+	options := &o.store.options
+	options.Logger.Error("the rate limit store is unavailable: charges are answered by their failure mode",
+		"error", o.cause, "mode", options.Mode.String())
+}
+
+func (o *storeOutage) back() {
+	o.store.options.Logger.Info("the rate limit store is back",
+		"outage", time.Since(o.since).Round(time.Millisecond), "degraded", o.store.Degraded()-o.degraded)
 }
 
 // grumbleInterval is the least time between two log lines about single failures.

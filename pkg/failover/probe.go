@@ -43,9 +43,9 @@ func (s *Store) probeByCharges(ctx context.Context) error {
 		charges[i].Results = make([]ratelimit.Result, 1)
 	}
 	s.guard(ctx, charges)
-	failed, cause := blame(charges)
-	if failed < len(charges) {
+	found := s.judge(charges)
+	if found.decided > 0 {
 		return nil
 	}
-	return errors.Join(errProbeIncomplete, cause)
+	return errors.Join(errProbeIncomplete, found.cause)
 }

@@ -19,7 +19,7 @@ var (
 	ErrPanic = errors.New("the store panicked")
 )
 
-// patience is the part of Timeout that a store must have been given before a missed deadline is its fault: 1/10.
+// patience is the part of Timeout that a store must have been given before no answer is its fault: 1/10.
 const patience = 10
 
 // Store guards another engine.Store: its Take never waits longer than Options.Timeout, and leaves no charge undecided that
@@ -31,7 +31,6 @@ type Store struct {
 	guarded engine.Store
 	options Options
 	breaker *breaker
-	outage  outage
 	local   local
 	uneven  quiet // about failures while the breaker is closed
 	panics  quiet
@@ -50,9 +49,8 @@ func New(guarded engine.Store, options Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{guarded: guarded, options: options}
-	s.outage.options = &s.options
 	s.local.store, s.local.fraction = options.Local, options.Fraction
-	s.breaker = newBreaker(options.Failures, options.Timeout, options.ProbeInterval, s.probe, &s.outage)
+	s.breaker = newBreaker(options.Failures, options.Timeout, options.ProbeInterval, s.probe, s)
 	return s, nil
 }
 
@@ -90,30 +88,27 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 	}
 
 	start := time.Now()
-	call, cancel, impatient := s.bounded(ctx, start)
+	call, cancel := s.bounded(ctx, start)
 	s.guard(call, charges)
 	cancel()
 	end := time.Now()
 
-	failed, cause := blame(charges)
+	found := s.judge(charges)
 	switch {
-	case failed == 0:
+	case found.decided > 0:
 		s.breaker.succeeded(epoch, end)
-	case errors.Is(ctx.Err(), context.Canceled):
-		failed = 0
-	case failed < len(charges):
-		s.breaker.succeeded(epoch, end)
+	case found.blame != nil && !s.hasty(ctx, end.Sub(start), found.blame):
+		s.breaker.failed(epoch, end, found.blame)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		found.failed = 0 // the caller has left: nobody waits for an answer
+	}
+	if found.failed > 0 {
 		s.answer(charges)
-		s.grumble(cause, end)
-	default:
-		if !impatient || !timedOut(cause) {
-			s.breaker.failed(epoch, end, cause)
-		}
-		s.answer(charges)
-		s.grumble(cause, end)
+		s.grumble(found.cause, end)
 	}
 	if s.options.OnTake != nil {
-		s.options.OnTake(end.Sub(start), failed, len(charges))
+		s.options.OnTake(end.Sub(start), found.failed, len(charges))
 	}
 }
 
@@ -128,7 +123,7 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 	if _, ok := s.breaker.allow(); !ok {
 		return ErrOpen
 	}
-	call, cancel, _ := s.bounded(ctx, time.Now())
+	call, cancel := s.bounded(ctx, time.Now())
 	defer cancel()
 	return s.guarded.Reset(call, keys)
 }
@@ -140,15 +135,19 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// bounded returns ctx with the store's deadline, unless ctx's own is earlier. impatient tells that ctx's own leaves the
-// store too little time to be blamed for missing it.
-func (s *Store) bounded(ctx context.Context, now time.Time) (call context.Context, cancel context.CancelFunc, impatient bool) {
+// bounded returns ctx with the store's deadline, unless ctx's own is earlier.
+func (s *Store) bounded(ctx context.Context, now time.Time) (context.Context, context.CancelFunc) {
 	limit := now.Add(s.options.Timeout)
 	if own, ok := ctx.Deadline(); ok && own.Before(limit) {
-		return ctx, func() {}, own.Sub(now) < s.options.Timeout/patience
+		return ctx, func() {}
 	}
-	call, cancel = context.WithDeadline(ctx, limit)
-	return call, cancel, false
+	return context.WithDeadline(ctx, limit)
+}
+
+// hasty reports whether a call failed only because its caller had no patience. One that waited longer says something about
+// the store: gateways give up, and cancel, long before a store that hangs has missed its own deadline.
+func (s *Store) hasty(ctx context.Context, waited time.Duration, err error) bool {
+	return waited < s.options.Timeout/patience && (ctx.Err() != nil || timedOut(err))
 }
 
 // guard calls the guarded store. A panic there fails all charges, whatever was decided before it.
@@ -174,21 +173,38 @@ func (s *Store) recovered(charges []ratelimit.Charge) {
 	}
 }
 
-// blame counts the charges that failed by the store's fault and returns the first one's error.
-func blame(charges []ratelimit.Charge) (failed int, cause error) {
+// verdict is what the charges say after a call of the guarded store.
+type verdict struct {
+	decided int   // by the store
+	failed  int   // charges to answer by their failure mode
+	cause   error // of the first of these
+	blame   error // the first that says that the store does not work
+}
+
+func (s *Store) judge(charges []ratelimit.Charge) verdict {
+	var found verdict
 	for i := range charges {
-		if err := charges[i].Err; err != nil && blamed(err) {
-			if failed++; failed == 1 {
-				cause = err
+		err := charges[i].Err
+		switch {
+		case err == nil, errors.Is(err, ratelimit.ErrConflict):
+			found.decided++
+		case !answerable(err):
+		default:
+			if found.failed++; found.failed == 1 {
+				found.cause = err
+			}
+			if found.blame == nil && s.options.Blame(err) {
+				found.blame = err
 			}
 		}
 	}
-	return failed, cause
+	return found
 }
 
-// blamed reports whether an error of a charge is the store's fault.
-func blamed(err error) bool {
-	return !errors.Is(err, ratelimit.ErrConflict) && !errors.Is(err, ratelimit.ErrLimit)
+// answerable reports whether a charge that has this error is answered by its failure mode. The other errors are the
+// caller's own, and stay.
+func answerable(err error) bool {
+	return err != nil && !errors.Is(err, ratelimit.ErrConflict) && !errors.Is(err, ratelimit.ErrLimit)
 }
 
 func timedOut(err error) bool {
