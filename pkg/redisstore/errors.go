@@ -36,6 +36,7 @@ func unavailable(cause error) error {
 
 func meaning(err error) string {
 	var operation *net.OpError
+	var network net.Error
 	switch {
 	case redis.HasErrorPrefix(err, "NOAUTH"):
 		return "it asks for a password: set one"
@@ -71,7 +72,7 @@ func meaning(err error) string {
 		return "it closed the connection"
 	case errors.As(err, &operation) && operation.Op == "dial":
 		return "cannot connect"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &operation) && operation.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return "no answer in time"
 	default:
 		return ""

@@ -99,4 +99,6 @@ func take(ctx context.Context, store engine.Store, hits ...ratelimit.Hit) rateli
 }
 
 // one is a hit of cost 1.
-func one(key string, l *ratelimit.Limit) ratelimit.Hit { return ratelimit.Hit{Key: key, Limit: l, Cost: 1} }
+func one(key string, l *ratelimit.Limit) ratelimit.Hit {
+	return ratelimit.Hit{Key: key, Limit: l, Cost: 1}
+}
