@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -234,8 +235,13 @@ func TestPostgresPasswordChanges(t *testing.T) {
 	database.Exec(t, `
 		ALTER ROLE app PASSWORD 'two';
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'`)
-	servers.Eventually(t, "the old password is refused", func() bool {
-		return errors.Is(store.Ping(t.Context()), rulestore.ErrUnavailable)
+	write("not-the-password")
+	servers.Eventually(t, "a wrong password is refused", func() bool {
+		err := store.Ping(t.Context())
+		if err != nil && strings.Contains(err.Error(), "not-the-password") {
+			t.Fatalf("the password is in the error: %v", err)
+		}
+		return errors.Is(err, rulestore.ErrUnavailable)
 	})
 	write("two")
 	servers.Eventually(t, "the new password is used", func() bool { return store.Ping(t.Context()) == nil })
