@@ -29,9 +29,19 @@ var loadScript = sync.OnceValues(func() (script, error) {
 		if err != nil {
 			return script{}, fmt.Errorf("a part of the Redis script is missing: write pkg/redisstore/scripts/%s.lua: %w", part, err)
 		}
-		source.Write(text)
-		source.WriteByte('\n')
+		strip(&source, string(text))
 	}
 	digest := sha1.Sum([]byte(source.String())) //nolint:gosec // see above
 	return script{source.String(), hex.EncodeToString(digest[:])}, nil
 })
+
+// strip writes a program without its comments and indents: what Redis has to be sent and to keep is half as long then. Lines
+// stay lines, so that those in error messages can be counted. (No line of a string begins like a comment.)
+func strip(dst *strings.Builder, program string) {
+	for line := range strings.Lines(program) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "--") {
+			dst.WriteString(line)
+		}
+		dst.WriteByte('\n')
+	}
+}
