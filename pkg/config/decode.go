@@ -16,16 +16,22 @@ import (
 // decoder reads a YAML file into a Config, and remembers where each value and each fault stands.
 type decoder struct {
 	file     string
-	places   map[string]string // of each setting that the file has
+	places   map[string]place // of each setting that the file has
 	problems Problems
 }
 
-func (d *decoder) place(node *yaml.Node) string {
-	return fmt.Sprintf("%s:%d:%d", d.file, node.Line, node.Column)
+// place is where a value was written.
+type place struct {
+	text         string // "FILE:LINE:COLUMN", an environment variable, the command line
+	line, column int    // in the file; 0 elsewhere
+}
+
+func (d *decoder) at(line, column int) place {
+	return place{fmt.Sprintf("%s:%d:%d", d.file, line, column), line, column}
 }
 
 func (d *decoder) fault(node *yaml.Node, path, format string, args ...any) {
-	d.problems = append(d.problems, &Problem{d.place(node), path, fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, newProblem(d.at(node.Line, node.Column), path, fmt.Sprintf(format, args...)))
 }
 
 // decode reads text, one YAML document that is a map, or nothing.
@@ -58,12 +64,17 @@ var yamlLine = regexp.MustCompile(`^line (\d+): `)
 // syntax reports an error of the YAML parser in the form of all others.
 func (d *decoder) syntax(err error) {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	where := d.file
-	if line := yamlLine.FindStringSubmatch(message); line != nil {
-		where += ":" + line[1] + ":1"
-		message = strings.TrimPrefix(message, line[0])
+	where := place{text: d.file}
+	if found := yamlLine.FindStringSubmatch(message); found != nil {
+		message = strings.TrimPrefix(message, found[0])
+		if line, err := strconv.Atoi(found[1]); err == nil {
+			where = d.at(line, 1)
+		}
 	}
-	d.problems = append(d.problems, &Problem{where, "", "not YAML: " + message})
+	if strings.Contains(message, "cannot start any token") {
+		message += ": indent with spaces, not tabs, and quote values that begin with @ or `"
+	}
+	d.problems = append(d.problems, newProblem(where, "", "not YAML: "+message))
 }
 
 // section reads a map into a struct.
@@ -107,7 +118,7 @@ func (d *decoder) leaf(node *yaml.Node, v reflect.Value, path string) {
 	if isNull(node) {
 		return
 	}
-	d.places[path] = d.place(node)
+	d.places[path] = d.at(node.Line, node.Column)
 	isList := v.Kind() == reflect.Slice
 	switch {
 	case node.Kind == yaml.SequenceNode && isList:
@@ -138,7 +149,7 @@ func unknownKey(section reflect.Type, path, name string) string {
 		return fmt.Sprintf("%q: did you mean %q?", name, near)
 	}
 	for _, s := range settings(Defaults()) {
-		if s.path == name || s.path[strings.LastIndexByte(s.path, '.')+1:] == name {
+		if last := s.path[strings.LastIndexByte(s.path, '.')+1:]; plainName(name) == plainName(last) || name == s.path {
 			return fmt.Sprintf("%q: did you mean %q, in another section?", name, s.path)
 		}
 	}

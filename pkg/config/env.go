@@ -11,7 +11,7 @@ import (
 const EnvFile = "WEIR_CONFIG"
 
 // applyEnv sets what environ, a list of NAME=VALUE, says, and remembers in places where it came from.
-func applyEnv(c *Config, environ []string, places map[string]string) Problems {
+func applyEnv(c *Config, environ []string, places map[string]place) Problems {
 	byName := make(map[string]setting)
 	names := []string{EnvFile}
 	for _, s := range settings(c) {
@@ -30,9 +30,9 @@ func applyEnv(c *Config, environ []string, places map[string]string) Problems {
 			problems = append(problems, &Problem{Where: name, Message: unknownVariable(name, names)})
 			continue
 		}
-		places[s.path] = name
+		places[s.path] = place{text: name}
 		if err := set(s.value, value); err != nil {
-			problems = append(problems, &Problem{name, s.path, err.Error()})
+			problems = append(problems, &Problem{Where: name, Setting: s.path, Message: err.Error()})
 		}
 	}
 	return problems

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 )
 
 // maxFileBytes bounds what is read of a configuration file.
@@ -26,7 +27,7 @@ type Source struct {
 // fs.ErrNotExist if there is none; else the error is Problems, all of them.
 func Load(source Source) (*Config, error) {
 	c := Defaults()
-	places := make(map[string]string)
+	places := make(map[string]place)
 	var problems Problems
 	if source.File != "" {
 		text, err := readFile(source.File)
@@ -39,21 +40,24 @@ func Load(source Source) (*Config, error) {
 	}
 	problems = append(problems, applyEnv(c, source.Environ, places)...)
 	problems = append(problems, applyFlags(c, source.Flags, places)...)
-	c.openSecrets()
+	c.complete()
 	unread := problems // whose settings keep a value that nobody wrote
 	for _, problem := range c.validate() {
-		problem.Where = places[problem.Setting]
+		problem = newProblem(places[problem.Setting], problem.Setting, problem.Message)
 		if !slices.ContainsFunc(unread, func(p *Problem) bool { return p.Setting == problem.Setting }) {
 			problems = append(problems, problem)
 		}
 	}
 	if len(problems) > 0 {
+		problems.sort()
 		return nil, problems
 	}
 	return c, nil
 }
 
-func applyFlags(c *Config, flags, places map[string]string) Problems {
+var commandLine = place{text: "command line"}
+
+func applyFlags(c *Config, flags map[string]string, places map[string]place) Problems {
 	byPath := make(map[string]setting)
 	for _, s := range settings(c) {
 		byPath[s.path] = s
@@ -66,12 +70,12 @@ func applyFlags(c *Config, flags, places map[string]string) Problems {
 			if near := nearest(path, slices.Sorted(maps.Keys(byPath))); near != "" {
 				message += ": did you mean " + near + "?"
 			}
-			problems = append(problems, &Problem{"command line", path, message})
+			problems = append(problems, newProblem(commandLine, path, message))
 			continue
 		}
-		places[path] = "command line"
+		places[path] = commandLine
 		if err := set(s.value, flags[path]); err != nil {
-			problems = append(problems, &Problem{"command line", path, err.Error()})
+			problems = append(problems, newProblem(commandLine, path, err.Error()))
 		}
 	}
 	return problems
@@ -109,9 +113,13 @@ func (c *Config) secrets() []secretPair {
 	}
 }
 
-// openSecrets makes the secrets that stand in files. One that is written out too is left for validate to refuse.
-func (c *Config) openSecrets() {
+// complete sets what follows from other settings.
+func (c *Config) complete() {
+	if strings.HasPrefix(string(c.Redis.URL), "rediss:") {
+		c.Redis.TLS.Enabled = true
+	}
 	for _, pair := range c.secrets() {
+		// One that is written out too is left for validate to refuse.
 		if pair.file != "" && pair.secret.IsZero() {
 			*pair.secret = SecretFromFile(pair.file)
 		}

@@ -2,9 +2,15 @@ package config
 
 import "strings"
 
+// maxName bounds the names that are compared: no setting's is longer.
+const maxName = 128
+
 // nearest returns the known name that name was most likely meant to be, or "" if none is near: those count as near that
 // differ only in case, hyphens and underscores, or by few letters for their length.
 func nearest(name string, known []string) string {
+	if len(name) > maxName {
+		return ""
+	}
 	plain := plainName(name)
 	best, least := "", 1+max(len(plain), 3)/3
 	for _, candidate := range known {
@@ -22,9 +28,6 @@ func plainName(name string) string {
 // distance counts the bytes to insert, delete, replace or swap with their neighbour to turn a into b (optimal string
 // alignment).
 func distance(a, b string) int {
-	if len(a) > maxName || len(b) > maxName {
-		return maxName
-	}
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
@@ -47,6 +50,3 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
-
-// maxName bounds the names that are compared: no setting's is longer.
-const maxName = 128

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +15,12 @@ type Problem struct {
 	Where   string // "FILE:LINE:COLUMN", an environment variable, a flag; "" for a default
 	Setting string // its path; "" if the problem is not about one
 	Message string // what is wrong, and what to write instead
+
+	line, column int // in the file; 0 elsewhere
+}
+
+func newProblem(at place, setting, message string) *Problem {
+	return &Problem{at.text, setting, message, at.line, at.column}
 }
 
 // Error returns "WHERE: SETTING: MESSAGE".
@@ -29,8 +37,22 @@ func (p *Problem) Error() string {
 // Is reports that a Problem is ErrInvalid.
 func (p *Problem) Is(target error) bool { return target == ErrInvalid }
 
-// Problems is all that is wrong with a configuration, in the order in which it was found. It is the error of Load.
+// Problems is all that is wrong with a configuration: first what is in the file, from its top to its end, then the rest.
 type Problems []*Problem
+
+func (p Problems) sort() {
+	slices.SortStableFunc(p, func(a, b *Problem) int {
+		switch {
+		case a.line == 0 && b.line == 0:
+			return 0
+		case a.line == 0:
+			return 1
+		case b.line == 0:
+			return -1
+		}
+		return cmp.Or(a.line-b.line, a.column-b.column)
+	})
+}
 
 // Error returns one line for each problem.
 func (p Problems) Error() string {

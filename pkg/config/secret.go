@@ -90,8 +90,8 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// GoString is String: %#v does not show a secret either.
-func (s Secret) GoString() string { return s.String() }
+// Format prints String whatever the verb, %#v and %d included.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
 // LogValue is String.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }

@@ -23,7 +23,7 @@ func TestShippedFileNamesEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := decoder{file: shipped, places: map[string]string{}}
+	d := decoder{file: shipped, places: map[string]place{}}
 	// A setting without a value leaves no trace: give redis.url one.
 	d.decode([]byte(strings.Replace(string(text), "\n  url:", "\n  url: redis://localhost", 1)), Defaults())
 	if len(d.problems) > 0 {

@@ -16,7 +16,7 @@ import (
 
 // Validate reports everything that is wrong with settings that were made by hand. The error is Problems. Load has called it.
 func (c *Config) Validate() error {
-	c.openSecrets()
+	c.complete()
 	if problems := c.validate(); len(problems) > 0 {
 		return problems
 	}
@@ -145,9 +145,19 @@ func (c *Config) checkTLS(k *checker) {
 func (k *checker) pair(path1, value1, path2, value2 string) {
 	switch {
 	case value1 != "" && value2 == "":
-		k.fault(path2, "is empty while %s is set: set both or none", path1)
+		k.fault(path1, "is set without %s: set both or none", path2)
 	case value1 == "" && value2 != "":
-		k.fault(path1, "is empty while %s is set: set both or none", path2)
+		k.fault(path2, "is set without %s: set both or none", path1)
+	}
+}
+
+// unused reports settings of a section that is off, because a setting without effect is a mistake.
+func (k *checker) unused(c *Config, section, advice string) {
+	defaults := settings(Defaults())
+	for i, s := range settings(c) {
+		if strings.HasPrefix(s.path, section+".") && show(s.value) != show(defaults[i].value) {
+			k.fault(s.path, "has no effect: %s", advice)
+		}
 	}
 }
 
@@ -172,10 +182,7 @@ func (c *Config) checkRules(k *checker) {
 func (c *Config) checkRedis(k *checker) {
 	r := &c.Redis
 	if !r.Enabled() {
-		unused := Defaults().Redis
-		if !sameSettings(*r, unused) {
-			k.fault("redis.url", "is empty while other settings of redis are not the defaults: set redis.url or redis.addrs, or remove the others to count in memory")
-		}
+		k.unused(c, "redis", "counters are in memory, because redis.url and redis.addrs are empty: set one of them, or remove this")
 		return
 	}
 	if r.URL != "" && len(r.Addrs) > 0 {
@@ -192,7 +199,7 @@ func (c *Config) checkRedis(k *checker) {
 	switch r.Mode {
 	case RedisSingle:
 		if len(r.Addrs) > 1 {
-			k.fault("redis.mode", "is single with %d addresses: write cluster or sentinel, or leave one address", len(r.Addrs))
+			k.fault("redis.addrs", "are %d while redis.mode is single: write cluster or sentinel there, or one address here", len(r.Addrs))
 		}
 	case RedisSentinel, RedisCluster:
 		if r.URL != "" {
@@ -212,8 +219,8 @@ func (c *Config) checkRedis(k *checker) {
 		k.fault("redis.mode", "is %s while redis.sentinel_username or redis.sentinel_password is set: write sentinel, or remove them", r.Mode)
 	}
 	k.pair("redis.tls.cert_file", r.TLS.CertFile, "redis.tls.key_file", r.TLS.KeyFile)
-	if off := r.TLS; !off.Enabled && off != (RedisTLS{}) && !strings.HasPrefix(string(r.URL), "rediss:") {
-		k.fault("redis.tls.enabled", "is false while other settings of redis.tls are set: write true, or remove them")
+	if !r.TLS.Enabled {
+		k.unused(c, "redis.tls", "redis.tls.enabled is false: write true, or remove this")
 	}
 }
 
@@ -239,9 +246,7 @@ func isPort(text string) bool {
 func (c *Config) checkDatabase(k *checker) {
 	d := &c.Database
 	if !d.Enabled() {
-		if !sameSettings(*d, Defaults().Database) {
-			k.fault("database.host", "is empty while other settings of database are not the defaults: set it, or remove the others")
-		}
+		k.unused(c, "database", "there is no database, because database.host is empty: set it, or remove this")
 		return
 	}
 	if d.Name == "" {
@@ -268,18 +273,4 @@ func (c *Config) checkSecrets(k *checker) {
 			k.fault(pair.path+"_file", "cannot be read: %s", err)
 		}
 	}
-}
-
-// sameSettings compares two sections; an empty list is the same as none.
-func sameSettings(a, b any) bool {
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	for i := range x.NumField() {
-		if x.Field(i).Kind() == reflect.Slice && x.Field(i).Len() == 0 && y.Field(i).Len() == 0 {
-			continue
-		}
-		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
-			return false
-		}
-	}
-	return true
 }
