@@ -207,7 +207,7 @@ func (c *compiler) level(domain string, above []ratelimit.EntryMatch, definition
 		} else {
 			taken[at] = each
 		}
-		c.digest.place(own, off)
+		c.digest.place(own, each.Priority, off)
 		n := &node{at: own, rule: c.rule(each, levels, off)}
 		deeper := make([]located, len(each.Descriptors))
 		for i := range each.Descriptors {
@@ -255,6 +255,9 @@ func (c *compiler) value(d located) (compiledValue, bool) {
 	switch {
 	case d.Match != nil && d.Value != "":
 		c.fault(d, "value and match exclude each other", "keep one of them", nil, "match")
+		return v, false
+	case d.Match != nil && kindNames[d.Match.Kind] == "":
+		c.fault(d, fmt.Sprintf("match kind %d is none of a pattern", d.Match.Kind), "write one of "+strings.Join(matchFields, ", "), nil, "match")
 		return v, false
 	case d.Match != nil:
 		v.kind = d.Match.Kind
@@ -318,12 +321,12 @@ func (c *compiler) rank(l *level, candidates []candidate, bare map[string]locate
 			}
 		}
 		if covering != unranked {
-			c.never(each.located, candidates[covering].located)
+			c.never(each.located, candidates[covering].located, reorder)
 		}
 	}
 	for key, all := range blocksOf {
 		found := newBlocks(all, func(inner, outer int32) {
-			c.never(candidates[inner].located, candidates[outer].located)
+			c.never(candidates[inner].located, candidates[outer].located, reorder)
 		})
 		l.keys[key].patterns.blocks = &found
 	}
@@ -333,7 +336,7 @@ func (c *compiler) rank(l *level, candidates []candidate, bare map[string]locate
 			covering = min(covering, patterns.covering(pattern{}))
 		}
 		if covering != unranked {
-			c.never(each, candidates[covering].located)
+			c.never(each, candidates[covering].located, "remove one of them")
 		}
 	}
 }
@@ -355,9 +358,11 @@ func (c *compiler) unknownReplaces(replacing []replacement, rules []*ratelimit.R
 	}
 }
 
-func (c *compiler) never(d, because located) {
-	c.warn(d, fmt.Sprintf("%s can never match: %s at %s comes first and matches all that it would", d.path, because.path, because.where()),
-		"move it up, give it a higher priority, or remove it", "key")
+// reorder is what helps a pattern that another one hides.
+const reorder = "move it up, give it a higher priority, or remove it"
+
+func (c *compiler) never(d, because located, fix string) {
+	c.warn(d, fmt.Sprintf("%s can never match: %s at %s comes first and matches all that it would", d.path, because.path, because.where()), fix, "key")
 }
 
 // rule compiles what a definition does; nil if it does nothing by itself.

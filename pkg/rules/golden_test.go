@@ -2,10 +2,13 @@ package rules
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 var update = flag.Bool("update", false, "write what the tests get into testdata")
@@ -45,7 +48,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestGood loads each file of testdata/good: no errors and no warnings.
+// TestGood loads each file of testdata/good without errors and warnings, and compares what it means.
 func TestGood(t *testing.T) {
 	for _, path := range caseFiles(t, "testdata/good") {
 		t.Run(caseName(path), func(t *testing.T) {
@@ -56,11 +59,53 @@ func TestGood(t *testing.T) {
 			if warnings := table.Warnings(); len(warnings) > 0 {
 				t.Error(warnings)
 			}
-			if table.Len() == 0 {
-				t.Error("no rules")
-			}
+			golden(t, path, dump(table))
 		})
 	}
+}
+
+// dump writes what rules mean, a line for each rule and each limit.
+func dump(table *Table) string {
+	var b strings.Builder
+	for _, r := range table.Rules() {
+		fmt.Fprintf(&b, "%s %s %s\n", r.Domain, r.Path, r.ID)
+		field := func(name string, value any, zero bool) {
+			if !zero {
+				fmt.Fprintf(&b, "\t%s: %v\n", name, value)
+			}
+		}
+		field("name", r.Name, r.Name == "")
+		field("action", action(r.Action), r.Action == ratelimit.ActionLimit)
+		field("unlimited", r.Unlimited, !r.Unlimited)
+		field("shadow", r.Shadow, !r.Shadow)
+		field("quota mode", r.QuotaMode, !r.QuotaMode)
+		field("disabled", r.Disabled, !r.Disabled)
+		field("detailed metric", r.DetailedMetric, !r.DetailedMetric)
+		field("replaces", r.Replaces, len(r.Replaces) == 0)
+		field("on failure", r.OnFailure, r.OnFailure == ratelimit.FailureDefault)
+		field("metadata", r.Metadata, r.Metadata == nil)
+		for _, m := range r.Match {
+			field("shared at", m.Key, !m.Shared)
+			field("value to metric at", m.Key, !m.ValueToMetric)
+		}
+		for _, l := range r.Limits {
+			fmt.Fprintf(&b, "\t%s %d per %s", l.Algorithm, l.Count, l.WindowName())
+			if l.Burst != 0 {
+				fmt.Fprintf(&b, " burst %d", l.Burst)
+			}
+			if l.Kind == ratelimit.Quota {
+				b.WriteString(" quota")
+			}
+			if l.Calendar != ratelimit.CalendarNone {
+				fmt.Fprintf(&b, " in %v", l.Location)
+			}
+			if l.Name != "" {
+				fmt.Fprintf(&b, " named %s", l.Name)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
 }
 
 // caseFiles lists the files and folders of a testdata folder that are cases.

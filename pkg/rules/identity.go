@@ -112,9 +112,9 @@ func (d *digest) flush() {
 }
 
 // place writes one level of a definition, which counts even where no rule stands: it hides the definitions after it.
-func (d *digest) place(m *ratelimit.EntryMatch, disabled bool) {
+func (d *digest) place(m *ratelimit.EntryMatch, priority int, disabled bool) {
 	d.text(m.Key, m.Pattern)
-	d.number(int64(m.Kind))
+	d.number(int64(m.Kind), int64(priority))
 	d.flag(m.Shared, m.ValueToMetric, disabled)
 }
 

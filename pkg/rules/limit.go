@@ -62,14 +62,17 @@ func (p *parser) limit(n *yaml.Node, f *limitFieldsOf) (ratelimit.Limit, bool) {
 	if f.kind != nil {
 		l.Kind = oneOf(p, f.kind, "kind", kinds)
 	}
+	calendar := l.Calendar != ratelimit.CalendarNone
 	l.Algorithm = ratelimit.TokenBucket
-	switch {
-	case f.algorithm != nil:
-		l.Algorithm = oneOf(p, f.algorithm, "algorithm", ratelimit.Algorithms())
-	case l.Calendar != ratelimit.CalendarNone:
+	if calendar {
 		l.Algorithm = ratelimit.FixedWindow // nothing else can follow the calendar
 	}
-	if l.Calendar != ratelimit.CalendarNone && l.Algorithm != ratelimit.FixedWindow && f.algorithm != nil && l.Algorithm != 0 {
+	if f.algorithm != nil {
+		if algorithm := oneOf(p, f.algorithm, "algorithm", ratelimit.Algorithms()); algorithm != 0 {
+			l.Algorithm = algorithm
+		}
+	}
+	if calendar && l.Algorithm != ratelimit.FixedWindow {
 		p.fault(f.algorithm, l.Algorithm.String()+" cannot follow the calendar", "write fixed_window, or a window such as 30d")
 	}
 	if f.timezone != nil {

@@ -81,9 +81,22 @@ func referenceLevel(definitions []Definition, entry ratelimit.Entry) *Definition
 	return bare
 }
 
+// referenceWildcard fills in, byte by byte, which beginnings of the value the pattern's beginnings match.
 func referenceWildcard(pattern, value string) bool {
-	quoted := strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `.*`)
-	return regexp.MustCompile(`(?s)\A` + quoted + `\z`).MatchString(value)
+	matches := make([]bool, len(value)+1)
+	matches[0] = true
+	for i := range len(pattern) {
+		next := make([]bool, len(value)+1)
+		for j := range next {
+			if pattern[i] == '*' {
+				next[j] = matches[j] || j > 0 && next[j-1]
+			} else {
+				next[j] = j > 0 && matches[j-1] && value[j-1] == pattern[i]
+			}
+		}
+		matches = next
+	}
+	return matches[len(value)]
 }
 
 func referencePattern(d *Definition, value string) bool {
@@ -99,6 +112,9 @@ func referencePattern(d *Definition, value string) bool {
 	case ratelimit.MatchGlob:
 		return referenceGlob(strings.Split(text, "/"), strings.Split(value, "/"))
 	case ratelimit.MatchRegex:
+		if strings.Contains(text, `\Q`) && !strings.Contains(text, `\E`) {
+			text += `\E`
+		}
 		return regexp.MustCompile(`\A(?:` + text + `)\z`).MatchString(value)
 	case ratelimit.MatchCIDR:
 		address, err := netip.ParseAddr(value)

@@ -10,7 +10,8 @@ import (
 // maxMetadataDepth bounds how deep metadata nests.
 const maxMetadataDepth = 16
 
-// metadata reads a map that becomes a protobuf Struct in replies: only what JSON has, so dates stay text.
+// metadata reads a map that becomes a protobuf Struct in replies: only what JSON has, so dates stay text. Null and empty
+// are nil.
 func (p *parser) metadata(n *yaml.Node) map[string]any {
 	if isNull(n) {
 		return nil
@@ -18,6 +19,9 @@ func (p *parser) metadata(n *yaml.Node) map[string]any {
 	value, ok := p.metadataValue(n, 1).(map[string]any)
 	if !ok {
 		p.fault(n, "metadata is "+kindName(resolved(n)), "write fields with their values")
+	}
+	if len(value) == 0 {
+		return nil
 	}
 	return value
 }

@@ -255,6 +255,8 @@ func (p *parser) rule(n *yaml.Node) (Definition, bool) {
 			d.Key = p.text(value, name)
 		case "identifier":
 			d.Value = p.text(value, name)
+		case "name": // the rule's; a limit beside it has none of its own
+			d.Name = p.text(value, name)
 		default:
 			if !limit.set(name, value) {
 				p.common(&d, name, value)

@@ -58,7 +58,7 @@ type pattern struct {
 	block          netip.Prefix
 }
 
-// compilePattern reads a pattern. fix says what to write instead, where there is an error.
+// compilePattern reads a pattern of a kind that is one. fix says what to write instead, where there is an error.
 func compilePattern(kind ratelimit.MatchKind, text string) (p pattern, fix string, err error) {
 	if len(text) > maxPattern {
 		return p, fmt.Sprintf("write at most %d bytes", maxPattern), fmt.Errorf("a pattern of %d bytes is too long", len(text))
@@ -90,8 +90,6 @@ func compilePattern(kind ratelimit.MatchKind, text string) (p pattern, fix strin
 		return compileRegex(text)
 	case ratelimit.MatchCIDR:
 		return compileBlock(text)
-	default:
-		return p, "write prefix, suffix, glob, regex or cidr", fmt.Errorf("match kind %d is not a pattern", kind)
 	}
 	return p, "", nil
 }
