@@ -42,6 +42,7 @@ func (m *Metrics) HTTP(name string, logger *slog.Logger, next http.Handler) http
 
 func (m *Metrics) recovering(logger *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := &answer{ResponseWriter: w}
 		defer func() {
 			value := recover()
 			if value == nil {
@@ -53,9 +54,36 @@ func (m *Metrics) recovering(logger *slog.Logger, next http.Handler) http.Handle
 			m.Panicked("http")
 			logger.ErrorContext(r.Context(), "an HTTP handler panicked",
 				"method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-			// If the answer has begun this does nothing, and the client sees a short one.
+			if answer.begun {
+				panic(http.ErrAbortHandler) // the client must not take half an answer for a whole one
+			}
 			http.Error(w, "internal error", http.StatusInternalServerError)
 		}()
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(answer, r)
 	})
 }
+
+// answer knows whether it has begun.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (a *answer) WriteHeader(status int) {
+	a.begun = a.begun || status >= http.StatusOK // others are on the way to one
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(p)
+}
+
+// Flush sends what was written, for handlers that look for an http.Flusher.
+func (a *answer) Flush() {
+	a.begun = true
+	_ = http.NewResponseController(a.ResponseWriter).Flush() // a connection that cannot is flushed at the end
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
