@@ -124,7 +124,7 @@ func parseAddr(value string) (netip.Addr, bool) {
 			dots++
 		case c == ':':
 			colons++
-		case c == '%' && colons >= 2:
+		case c == '%' && colons >= 2 && i+1 < len(value): // a zone
 			return parsePlainAddr(value[:i])
 		case c >= '0' && c <= '9', c >= 'a' && c <= 'f', c >= 'A' && c <= 'F':
 		default:

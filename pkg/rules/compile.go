@@ -266,8 +266,7 @@ func (c *compiler) value(d located) (compiledValue, bool) {
 	case d.Value != "":
 		v.kind = ratelimit.MatchExact
 	}
-	switch v.kind {
-	case ratelimit.MatchAny, ratelimit.MatchExact:
+	if v.kind == ratelimit.MatchAny || v.kind == ratelimit.MatchExact {
 		v.text = d.Value
 		if d.ShareThreshold {
 			c.fault(d, "share_threshold needs a pattern whose values share the counter",

@@ -79,7 +79,7 @@ func TestCompileProblemsWithoutYAML(t *testing.T) {
 	if !errors.Is(err, ratelimit.ErrLimit) {
 		t.Error("the limit's error is not wrapped")
 	}
-	if problems := (Problems)(nil); !errors.As(err, &problems) || problems[0].File != "store" || problems[0].Line != 0 {
+	if problems := Problems(nil); !errors.As(err, &problems) || problems[0].File != "store" || problems[0].Line != 0 {
 		t.Errorf("got %#v", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestCompileDoesNotChangeDefinitions(t *testing.T) {
 func TestProblemsAreBounded(t *testing.T) {
 	definitions := make([]Definition, maxProblems+10)
 	_, err := Compile(Options{}, &Source{Name: "s", Domains: []Domain{{Name: "edge", Descriptors: definitions}}})
-	problems := (Problems)(nil)
+	problems := Problems(nil)
 	if !errors.As(err, &problems) || len(problems) != maxProblems+1 || problems[maxProblems].Message != "10 more problems are not shown" {
 		t.Errorf("%d problems, the last %v", len(problems), problems[len(problems)-1])
 	}
@@ -170,20 +170,20 @@ func TestIDs(t *testing.T) {
 
 func TestPathsAreUnambiguous(t *testing.T) {
 	type levels = []ratelimit.EntryMatch
-	any, exact, prefix := ratelimit.MatchAny, ratelimit.MatchExact, ratelimit.MatchPrefix
+	bare, exact, prefix := ratelimit.MatchAny, ratelimit.MatchExact, ratelimit.MatchPrefix
 	seen := map[string]levels{}
 	for _, each := range []levels{
-		{{Key: "a", Kind: any}, {Key: "b", Kind: any}},
-		{{Key: "a|b", Kind: any}},
-		{{Key: "a%7Cb", Kind: any}},
+		{{Key: "a", Kind: bare}, {Key: "b", Kind: bare}},
+		{{Key: "a|b", Kind: bare}},
+		{{Key: "a%7Cb", Kind: bare}},
 		{{Key: "a", Kind: exact, Pattern: "b=c"}},
 		{{Key: "a=b", Kind: exact, Pattern: "c"}},
-		{{Key: "a=b=c", Kind: any}},
+		{{Key: "a=b=c", Kind: bare}},
 		{{Key: "a", Kind: exact, Pattern: "b|c"}},
-		{{Key: "a", Kind: exact, Pattern: "b"}, {Key: "c", Kind: any}},
+		{{Key: "a", Kind: exact, Pattern: "b"}, {Key: "c", Kind: bare}},
 		{{Key: "a", Kind: exact, Pattern: "prefix:b"}},
 		{{Key: "a", Kind: prefix, Pattern: "b"}},
-		{{Key: "a~prefix:b", Kind: any}},
+		{{Key: "a~prefix:b", Kind: bare}},
 		{{Key: "a", Kind: exact, Pattern: "\n"}},
 		{{Key: "a", Kind: exact, Pattern: "%0A"}},
 		{{Key: "a", Kind: exact, Pattern: "\xff"}},

@@ -1,8 +1,9 @@
 package rules
 
 import (
-	"github.com/weirhq/weir/pkg/ratelimit"
 	"gopkg.in/yaml.v3"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 // Source is what one file, database or control plane contributes to a table. Parse makes one from YAML; others fill it in.

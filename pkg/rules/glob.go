@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -82,8 +83,7 @@ func (g glob) prefix() string {
 
 func (g glob) suffix() string {
 	var suffix string
-	for i := len(g.segments) - 1; i >= 0; i-- {
-		s := g.segments[i]
+	for i, s := range slices.Backward(g.segments) {
 		if s.any {
 			break
 		}

@@ -8,8 +8,9 @@ import (
 	"time"
 	_ "time/tzdata" // a rule's timezone means the same in an image without a zone database
 
-	"github.com/weirhq/weir/pkg/ratelimit"
 	"gopkg.in/yaml.v3"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 // limitFieldsOf are the written fields of one limit; nil where there is none.

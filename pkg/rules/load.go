@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +29,46 @@ const (
 // The error is Problems and holds everything that is wrong. It wraps ErrNoRules if there is nothing wrong but that the files hold
 // no domain.
 func Load(paths []string, opts Options) (*Table, error) {
-	files, problems := readFiles(paths)
+	files, problems := settled(func() ([]file, Problems) { return readFiles(paths) })
 	return compileFiles(files, problems, opts)
+}
+
+// maxReads bounds how often files are read until they stay the same.
+const maxReads = 5
+
+// settled reads until two reads in a row are the same, so that a set of files that is swapped in the meantime is not taken
+// half from before and half from after. Files that never stay the same are taken as they are; whatever changes them will
+// be noticed.
+func settled(read func() ([]file, Problems)) ([]file, Problems) {
+	files, problems := read()
+	content := contentOf(files, problems)
+	for range maxReads - 1 {
+		var again [sha256.Size]byte
+		files, problems = read()
+		if again = contentOf(files, problems); again == content {
+			break
+		}
+		content = again
+	}
+	return files, problems
+}
+
+// contentOf hashes what was read.
+func contentOf(files []file, problems Problems) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	write := func(data []byte) {
+		h.Write(binary.AppendUvarint(nil, uint64(len(data))))
+		h.Write(data)
+	}
+	for _, f := range files {
+		write([]byte(f.path))
+		write(f.data)
+	}
+	for _, p := range problems {
+		write([]byte(p.String()))
+	}
+	h.Sum(sum[:0])
+	return sum
 }
 
 // file is a rule file's content.
@@ -168,8 +208,7 @@ func readBounded(path string) ([]byte, error) {
 func (r *reader) fault(path string, err error) {
 	fix := "check the path and its permissions"
 	message := err.Error()
-	var inPath *fs.PathError
-	if errors.As(err, &inPath) {
+	if inPath, ok := errors.AsType[*fs.PathError](err); ok {
 		message = inPath.Err.Error()
 	}
 	r.problems = append(r.problems, Problem{File: path, Message: "cannot be read: " + message, Fix: fix, cause: err})

@@ -87,7 +87,7 @@ func TestLoadCollectsOverFiles(t *testing.T) {
 	write(t, filepath.Join(folder, "b.yaml"), "domain: edge\ndescriptors: [{kee: user}]\n")
 	write(t, filepath.Join(folder, "a.yaml"), "domain: edge\ndescriptors: [{key: user, action: alow}, {key: ip, match: {cidr: x}}]\n")
 	_, err := Load([]string{folder, filepath.Join(folder, "missing")}, Options{})
-	problems := (Problems)(nil)
+	problems := Problems(nil)
 	if !errors.As(err, &problems) {
 		t.Fatalf("got %v", err)
 	}

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirhq/weir/pkg/ratelimit"
 	"pgregory.net/rapid"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 // TestMatchEqualsReference compares tables with a matcher that tries every definition in turn, as the format describes it.
@@ -154,7 +155,7 @@ func drawValue() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.StringOfN(rapid.SampledFrom([]rune("xy/")), 0, 8, -1),
 		rapid.Custom(drawAddress),
-		rapid.SampledFrom([]string{"*", "x*", "\xff", "x\xffy", "1.2.3", "::", "::ffff:10.0.0.1", "fe80::1%eth0", "10.0.0.1%x", "1:2:3:4:5:6:7:8:9"}),
+		rapid.SampledFrom([]string{"*", "x*", "\xff", "x\xffy", "1.2.3", "::", "::ffff:10.0.0.1", "fe80::1%eth0", "10.0.0.1%x", "::%", "1:2:3:4:5:6:7:8:9"}),
 	)
 }
 

@@ -1,8 +1,9 @@
 package rules
 
 import (
-	"github.com/weirhq/weir/pkg/ratelimit"
 	"gopkg.in/yaml.v3"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 const mergeKey = "<<"

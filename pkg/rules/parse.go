@@ -11,15 +11,16 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/weirhq/weir/pkg/ratelimit"
 	"gopkg.in/yaml.v3"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 const (
 	// MaxFileSize bounds the bytes of one rule file; 100,000 rules take about 10 MiB.
 	MaxFileSize = 64 << 20
 	// maxExpansion bounds the nodes that aliases may add to those that are written.
-	maxExpansion = 1_000_000
+	maxExpansion = 200_000
 )
 
 // Parse reads the documents of one rule file. It reports everything that can be seen in this file alone; Compile reports

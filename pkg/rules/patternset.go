@@ -90,6 +90,7 @@ func compilePattern(kind ratelimit.MatchKind, text string) (p pattern, fix strin
 		return compileRegex(text)
 	case ratelimit.MatchCIDR:
 		return compileBlock(text)
+	case ratelimit.MatchExact, ratelimit.MatchAny: // no pattern is needed
 	}
 	return p, "", nil
 }
@@ -136,8 +137,7 @@ func compileRegex(text string) (p pattern, fix string, err error) {
 }
 
 func badRegex(text string, err error) error {
-	var fault *syntax.Error
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*syntax.Error](err); ok {
 		return fmt.Errorf("bad regex %q: %s: %q", text, fault.Code, fault.Expr)
 	}
 	return fmt.Errorf("bad regex %q: %w", text, err)

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -78,16 +77,16 @@ func (c *compiler) rateLimit(d located, r *ratelimit.Rule) {
 	case !known:
 		c.fault(d, fmt.Sprintf("bad unit %q", shared.Unit), suggest(shared.Unit, strings.Split(unitNames(), ", ")), nil, "rate_limit", "unit")
 	default:
-		multiplier := max(time.Duration(shared.UnitMultiplier), 1)
-		window := multiplier * length
-		if multiplier > math.MaxInt64/length {
-			window = math.MaxInt64
-		}
-		limit := ratelimit.Limit{Algorithm: ratelimit.FixedWindow, Count: int64(shared.RequestsPerUnit), Window: window}
-		if window > ratelimit.MaxWindow {
+		multiplier := max(int64(shared.UnitMultiplier), 1)
+		if multiplier > int64(ratelimit.MaxWindow/length) {
 			c.fault(d, fmt.Sprintf("a window of %d %ss is too long", multiplier, strings.ToLower(shared.Unit)),
 				"write a smaller unit_multiplier; the longest window is ten years", nil, "rate_limit", "unit_multiplier")
 			return
+		}
+		limit := ratelimit.Limit{
+			Algorithm: ratelimit.FixedWindow,
+			Count:     int64(shared.RequestsPerUnit),
+			Window:    time.Duration(multiplier * int64(length)),
 		}
 		c.checkLimit(d, &limit, "rate_limit")
 		r.Limits = []ratelimit.Limit{limit}

@@ -3,7 +3,6 @@ package rules
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"maps"
@@ -72,10 +71,12 @@ func NewWatcher(paths []string, opts Options, set WatcherOptions) *Watcher {
 // Load loads the rules now and returns what OnLoad or OnError would get. Call it before Run, if at all: Run then begins
 // with what has changed since. Without it Run begins with a load.
 func (w *Watcher) Load() (*Table, error) {
-	files, problems := readFiles(w.paths)
+	files, problems := settled(w.read)
 	w.content, w.tried = contentOf(files, problems), true
 	return compileFiles(files, problems, w.opts)
 }
+
+func (w *Watcher) read() ([]file, Problems) { return readFiles(w.paths) }
 
 // Reload makes Run load the rules again even if no file has changed, as for a SIGHUP. It returns at once. It is safe for
 // concurrent use.
@@ -123,7 +124,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		case err := <-watches.errors():
 			// Events may have been lost.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				w.set.Logger.Warn("watching the rules", "error", err)
+				w.set.Logger.WarnContext(ctx, "watching the rules", "error", err)
 			}
 			event()
 		case <-quiet.C:
@@ -141,36 +142,15 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) check(watches *watches, must bool) {
 	// First the watches, then the files: what changes from here on makes an event.
 	watches.sync()
-	files, problems := readFiles(w.paths)
-	content := contentOf(files, problems)
-	if w.tried && content == w.content && !must {
+	if files, problems := w.read(); w.tried && !must && contentOf(files, problems) == w.content {
 		return
 	}
-	w.content, w.tried = content, true
-	table, err := compileFiles(files, problems, w.opts)
+	table, err := w.Load()
 	if err != nil {
 		w.set.OnError(err)
 		return
 	}
 	w.set.OnLoad(table)
-}
-
-// contentOf hashes what was read.
-func contentOf(files []file, problems Problems) (sum [sha256.Size]byte) {
-	h := sha256.New()
-	write := func(data []byte) {
-		h.Write(binary.AppendUvarint(nil, uint64(len(data))))
-		h.Write(data)
-	}
-	for _, f := range files {
-		write([]byte(f.path))
-		write(f.data)
-	}
-	for _, p := range problems {
-		write([]byte(p.String()))
-	}
-	h.Sum(sum[:0])
-	return sum
 }
 
 // watches are the folders that are watched for a set of paths.
