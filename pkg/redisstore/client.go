@@ -32,7 +32,7 @@ func connect(o *Options, s *script, d *dialer) redis.UniversalClient {
 			}
 			return err
 		},
-		Username: o.Username, Password: o.Password, CredentialsProvider: o.Credentials,
+		Username: o.Username, Password: o.Password, CredentialsProvider: o.credentials(),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword, MasterName: o.MasterName,
 
 		Protocol: 2, // nothing of 3 is used, and looking for pushed messages costs a system call a request
@@ -59,6 +59,20 @@ func connect(o *Options, s *script, d *dialer) redis.UniversalClient {
 			simple.Network = "unix"
 		}
 		return redis.NewClient(simple)
+	}
+}
+
+// credentials is what go-redis asks for user and password; nil: they do not change.
+func (o *Options) credentials() func() (username, password string) {
+	if o.Credentials == nil {
+		return nil
+	}
+	return func() (username, password string) {
+		username, password = o.Credentials()
+		if username == "" {
+			username = o.Username
+		}
+		return username, password
 	}
 }
 

@@ -43,10 +43,14 @@ func TestConnections(t *testing.T) {
 		"password asked for": {options: redisstore.Options{Addr: locked.Addr(), Credentials: func() (string, string) {
 			return "", special
 		}}},
-		"no password":       {options: redisstore.Options{Addr: locked.Addr()}, fault: "set one"},
-		"wrong password":    {options: redisstore.Options{Addr: locked.Addr(), Password: "wrong"}, fault: "password is wrong"},
-		"user":              {options: redisstore.Options{Addr: acl.Addr(), Username: "weir", Password: "secret"}},
-		"user in URL":       {options: redisstore.Options{URL: "redis://weir:secret@" + acl.Addr()}},
+		"no password":                 {options: redisstore.Options{Addr: locked.Addr()}, fault: "set one"},
+		"wrong password":              {options: redisstore.Options{Addr: locked.Addr(), Password: "wrong"}, fault: "password is wrong"},
+		"user":                        {options: redisstore.Options{Addr: acl.Addr(), Username: "weir", Password: "secret"}},
+		"user in URL":                 {options: redisstore.Options{URL: "redis://weir:secret@" + acl.Addr()}},
+		"user in URL, password apart": {options: redisstore.Options{URL: "redis://weir@" + acl.Addr(), Password: "secret"}},
+		"user in URL, password asked for": {options: redisstore.Options{URL: "redis://weir:old@" + acl.Addr(), Credentials: func() (string, string) {
+			return "", "secret"
+		}}},
 		"wrong user":        {options: redisstore.Options{Addr: acl.Addr(), Username: "w", Password: "secret"}, fault: "password is wrong"},
 		"TLS":               {options: redisstore.Options{Addr: secure.Addr(), Password: "secret", TLS: secure.TLSConfig()}},
 		"TLS URL":           {options: redisstore.Options{URL: "rediss://:secret@" + secure.Addr(), TLS: secure.TLSConfig()}},

@@ -57,7 +57,12 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, err
 	}
 	c := &conn{Conn: raw, dialer: d, addr: addr, opened: d.now()}
-	c.socket, _ = raw.(syscall.Conn)
+	if socket, ok := raw.(syscall.Conn); ok {
+		if c.socket, err = socket.SyscallConn(); err != nil {
+			_ = raw.Close()
+			return nil, err
+		}
+	}
 	if d.tls != nil {
 		config := d.tls.Clone()
 		if config.ServerName == "" {
@@ -85,7 +90,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 // conn is a connection that remembers when it last heard from the server.
 type conn struct {
 	net.Conn
-	socket syscall.Conn // under TLS, if there is any
+	socket syscall.RawConn // under TLS, if there is any
 	dialer *dialer
 	peer   *peer
 	addr   string
@@ -132,5 +137,5 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	if c.opened < c.dialer.distrusted.Load() || c.heard.Load() < c.peer.silent.Load() || c.socket == nil {
 		return nil, errStale
 	}
-	return c.socket.SyscallConn()
+	return c.socket, nil
 }

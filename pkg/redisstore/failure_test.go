@@ -77,6 +77,9 @@ func TestPausedServer(t *testing.T) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
 	})
+	if open := store.Stats().Open; open > 5 {
+		t.Errorf("%d connections are open, want at most the pool's 5", open)
+	}
 	if err := punctual(t, store, one("paused:3600", l)); !strings.Contains(fmt.Sprint(err), "no answer in time") {
 		t.Errorf("error %q does not say that there was no answer", err)
 	}

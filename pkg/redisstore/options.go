@@ -42,10 +42,10 @@ type Options struct {
 
 	// DB is the database's number, 0 to 15 unless the server is set up otherwise. A Cluster has only 0.
 	DB int
-	// Username and Password log in to Redis. A user and password in URL are used if these are empty.
+	// Username and Password log in to Redis. What is empty is taken from URL.
 	Username, Password string
-	// Credentials, if not nil, is asked for both at each new connection, so that a changed password is picked up. It must be
-	// safe for concurrent use, and fast.
+	// Credentials, if not nil, is asked for both at each new connection instead, so that a changed password is picked up. An
+	// empty username means Username. It must be safe for concurrent use, and fast.
 	Credentials func() (username, password string)
 	// SentinelUsername and SentinelPassword log in to the sentinels.
 	SentinelUsername, SentinelPassword string
@@ -170,8 +170,10 @@ func (o *Options) parseURL() error {
 		}
 		o.DB = n
 	}
-	if o.Username == "" && o.Password == "" && u.User != nil {
+	if o.Username == "" {
 		o.Username = u.User.Username()
+	}
+	if o.Password == "" {
 		o.Password, _ = u.User.Password()
 	}
 	return nil

@@ -96,7 +96,8 @@ func (s *RedisSentinel) primaryAddr(sentinel *RedisServer) string {
 	return reply[0] + ":" + reply[1]
 }
 
-// Failover makes the replica the primary, as an operator would for maintenance, and waits until all sentinels agree.
+// Failover makes the replica the primary, as an operator would for maintenance, and waits until all sentinels agree. The old
+// primary follows the new one at once; sentinels left to themselves tell it so ten seconds later.
 func (s *RedisSentinel) Failover() {
 	s.t.Helper()
 	old := s.Primary()
@@ -104,6 +105,7 @@ func (s *RedisSentinel) Failover() {
 		return s.sentinels[0].Client().Do(context.Background(), "sentinel", "failover", sentinelMaster).Err() == nil
 	})
 	s.AwaitFailover(old)
+	old.Do("replicaof", "127.0.0.1", s.Primary().Port())
 }
 
 // AwaitFailover waits until the sentinels have put another node in place of old, for example after old was killed.

@@ -48,19 +48,24 @@ local function lifetime(micros)
   return ms
 end
 
--- The window in which t lies. t may be outside the calendar windows that were sent if the clocks differ by months.
+-- The window in which t lies. Outside the calendar windows that were sent, because the clocks differ by months, windows
+-- have their nominal length.
 local function bounds(l, t)
   local edges = l.edges
   if not edges then
     local from = t - t % l.window
     return from, from + l.window
   end
-  for i = 2, 5 do
-    if t < edges[i] then
-      return edges[i - 1], edges[i]
+  local edge = edges[1]
+  if t >= edge then
+    for i = 2, 5 do
+      if t < edges[i] then
+        return edges[i - 1], edges[i]
+      end
     end
+    edge = edges[5]
   end
-  local from = edges[5] + floor((t - edges[5]) / l.window) * l.window
+  local from = edge + floor((t - edge) / l.window) * l.window
   return from, from + l.window
 end
 
