@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -28,7 +27,7 @@ func filled(b *testing.B, l *ratelimit.Limit, n int) (*Store, *filler) {
 func BenchmarkTake(b *testing.B) {
 	l := limit(b, ratelimit.TokenBucket, ratelimit.MaxCount>>20, time.Hour)
 	s, f := filled(b, l, benchKeys)
-	ctx := context.Background()
+	ctx := b.Context()
 	b.Run("one key", func(b *testing.B) {
 		b.ReportAllocs()
 		f.charges[0].Hits[0].Key = f.key(0)
@@ -90,7 +89,7 @@ func BenchmarkGroup(b *testing.B) {
 		c.Hits = append(c.Hits, ratelimit.Hit{Key: fmt.Sprint("ratelimit:user:user-001:", i), Limit: l, Cost: 1})
 	}
 	charges := []ratelimit.Charge{c}
-	ctx := context.Background()
+	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Take(ctx, charges)

@@ -20,11 +20,18 @@ func (s *shard) unlink(e *entry) {
 	s.at(e.newer).older, s.at(e.older).newer = e.older, e.newer
 }
 
+// mostRemoved is how many keys one call removes to make room, so that it does not take long when a log that grew weighs
+// as much as many keys. The calls after it go on.
+const mostRemoved = 128
+
 // makeRoom removes keys while the store holds too much: dead ones if some are found at once, else the least recently used
 // ones. It does not remove the most recently used one, which is the one that room is needed for; where it is the only one
 // of its shard, the next key of another shard makes the room.
 func (s *shard) makeRoom(now int64) {
-	for s.usage.weight.Load() > s.usage.limit {
+	for range mostRemoved {
+		if s.usage.weight.Load() <= s.usage.limit {
+			return
+		}
 		if s.sweep(now, probes) > 0 {
 			continue
 		}

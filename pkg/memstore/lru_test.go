@@ -101,7 +101,7 @@ func TestEviction(t *testing.T) {
 
 // TestNoEvictionBelowTheBound: the bound is the store's, not a shard's, however the keys' hashes fall.
 func TestNoEvictionBelowTheBound(t *testing.T) {
-	const n = 100_000
+	const n = 20_000
 	s, _ := open(t, Options{MaxKeys: n})
 	l := limit(t, ratelimit.TokenBucket, 10, time.Hour)
 	for i := range n {

@@ -63,7 +63,7 @@ func TestBytesPerKey(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// Nor does it grow when other keys come and the first ones go.
-	f.fill(t, s, n, n+n/4)
+	f.fill(t, s, n, n+n/20)
 	if again := float64(heap()-before) / n; again > perKey*1.02 {
 		t.Errorf("%.1f bytes a key after keys were evicted", again)
 	}

@@ -21,7 +21,7 @@ func (h *Harness) concurrent(t *testing.T) {
 	for _, algorithm := range ratelimit.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			clock := NewClock(start.Add(time.Second))
-			replicas := h.replicas(t, stores, clock.Now)
+			replicas := h.replicas(t, clock.Now)
 			l := limit(t, algorithm, allowed, time.Hour)
 			var granted, wrong atomic.Int64
 			var group sync.WaitGroup
@@ -54,7 +54,7 @@ func (h *Harness) concurrent(t *testing.T) {
 	}
 	t.Run("hits and refunds", func(t *testing.T) {
 		clock := NewClock(start)
-		replicas := h.replicas(t, stores, clock.Now)
+		replicas := h.replicas(t, clock.Now)
 		for _, algorithm := range ratelimit.Algorithms() {
 			l := limit(t, algorithm, 50, time.Hour)
 			hit := ratelimit.Hit{Key: fmt.Sprintf("refunds:%v:3600", algorithm), Limit: l, Cost: 5}

@@ -203,7 +203,7 @@ func parseStep(limits map[string]*ratelimit.Limit, keys, line string) (step Step
 	key := func(name string) string { return keys + ":" + name }
 	if names, ok := strings.CutPrefix(rest+" ", "reset "); ok {
 		step.Reset = []string{}
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			step.Reset = append(step.Reset, key(name))
 		}
 		return step, nil

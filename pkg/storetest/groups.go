@@ -12,7 +12,7 @@ import (
 func (h *Harness) groups(t *testing.T) {
 	t.Run("no half charge", func(t *testing.T) {
 		clock := NewClock(start)
-		replicas := h.replicas(t, stores, clock.Now)
+		replicas := h.replicas(t, clock.Now)
 		many, few := limit(t, ratelimit.FixedWindow, 1000, time.Hour), limit(t, ratelimit.TokenBucket, 100, time.Hour)
 		other := limit(t, ratelimit.SlidingLog, 1000, time.Hour)
 		hits := []ratelimit.Hit{
@@ -49,7 +49,7 @@ func (h *Harness) groups(t *testing.T) {
 	})
 	t.Run("used alike", func(t *testing.T) {
 		clock := NewClock(start)
-		replicas := h.replicas(t, stores, clock.Now)
+		replicas := h.replicas(t, clock.Now)
 		for _, algorithm := range ratelimit.Algorithms() {
 			first, second := limit(t, algorithm, 100, time.Hour), limit(t, algorithm, 50, time.Hour)
 			keys := [2]string{"alike-" + algorithm.String() + ":a", "alike-" + algorithm.String() + ":b"}

@@ -14,7 +14,7 @@ import (
 func (h *Harness) ids(t *testing.T) {
 	t.Run("once, whoever comes first", func(t *testing.T) {
 		clock := NewClock(start)
-		replicas := h.replicas(t, stores, clock.Now)
+		replicas := h.replicas(t, clock.Now)
 		l := limit(t, ratelimit.SlidingWindow, 100, time.Hour)
 		results := make([]ratelimit.Result, 100)
 		var group sync.WaitGroup

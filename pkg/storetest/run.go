@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -32,16 +33,12 @@ func Run(t *testing.T, h Harness) {
 	t.Run("context", func(t *testing.T) { h.context(t) })
 }
 
-// replicas returns stores that share their counters: one of them n times if there is no other way.
-func (h *Harness) replicas(t *testing.T, n int, now func() time.Time) []engine.Store {
+// replicas returns as many stores as the tests have, sharing their counters: one of them several times if there is no
+// other way.
+func (h *Harness) replicas(t *testing.T, now func() time.Time) []engine.Store {
 	t.Helper()
 	if h.Replicas != nil {
-		return h.Replicas(t, n, now)
+		return h.Replicas(t, stores, now)
 	}
-	stores := make([]engine.Store, n)
-	store := h.New(t, now)
-	for i := range stores {
-		stores[i] = store
-	}
-	return stores
+	return slices.Repeat([]engine.Store{h.New(t, now)}, stores)
 }
