@@ -103,7 +103,7 @@ func TestMatch(t *testing.T) {
   - {key: u, match: {regex: "^/x/.*$"}, action: deny}`,
 			want: map[string]string{
 				"u=user-42": "u~regex:user-[0-9]+", "u=xuser-42": "", "u=user-42x": "", "u=user-": "", "u=a": "u~regex:a%7Cb", "u=ab": "",
-				"u=ADMIN": "u~regex:(?i)admin", "u=/x/y": "u~regex:^/x/.*$",
+				"u=ADMIN": "u~regex:(?i)admin", "u=admin": "u~regex:(?i)admin", "u=/x/y": "u~regex:^/x/.*$",
 			},
 		},
 		"wildcards with several stars": {
@@ -280,6 +280,26 @@ func TestMatchHostileValues(t *testing.T) {
 			if m := table.Match("edge", []ratelimit.Entry{{Key: key, Value: value}}); m.Rule != nil {
 				t.Errorf("%s matches", key)
 			}
+		}
+	}
+}
+
+func TestDisabledRulesAreListed(t *testing.T) {
+	table := parsed(t, `
+domain: edge
+descriptors:
+  - key: plan
+    enabled: false
+    action: deny
+    descriptors: [{key: user, action: deny}]
+  - {key: user, action: deny}
+`)
+	if table.Len() != 3 {
+		t.Errorf("%d rules", table.Len())
+	}
+	for _, r := range table.Rules() {
+		if want := strings.HasPrefix(r.Path, "plan"); r.Disabled != want {
+			t.Errorf("%s: disabled is %v", r.Path, r.Disabled)
 		}
 	}
 }

@@ -51,10 +51,10 @@ func (p *parser) fields(n *yaml.Node, what string, known, seen []string, depth i
 		case key.Tag == "!!merge":
 			merged = append(merged, value)
 		case slices.Contains(seen[own:], name):
-			p.fault(key, fmt.Sprintf("%q stands twice in %s", name, what), "remove one of them")
+			p.fault(key, fmt.Sprintf("%q stands twice in %s", shortened(name), what), "remove one of them")
 		case slices.Contains(seen[:own], name): // overridden by the mapping that merges this one
 		case !slices.Contains(known, name):
-			p.fault(key, fmt.Sprintf("unknown key %q in %s", name, what), suggest(name, known))
+			p.fault(key, fmt.Sprintf("unknown key %q in %s", shortened(name), what), suggest(name, known))
 		case resolved(value) == nil:
 			p.fault(value, "an alias of aliases without end", "write the value out")
 		default:

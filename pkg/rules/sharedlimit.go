@@ -75,7 +75,7 @@ func (c *compiler) rateLimit(d located, r *ratelimit.Rule) {
 	case shared.Unit == "":
 		c.fault(d, "rate_limit has no unit", "write unit: "+strings.ReplaceAll(unitNames(), ", year", " or year")+", or unlimited: true", nil, "rate_limit")
 	case !known:
-		c.fault(d, fmt.Sprintf("bad unit %q", shared.Unit), suggest(shared.Unit, strings.Split(unitNames(), ", ")), nil, "rate_limit", "unit")
+		c.fault(d, fmt.Sprintf("bad unit %q", shortened(shared.Unit)), suggest(shared.Unit, strings.Split(unitNames(), ", ")), nil, "rate_limit", "unit")
 	default:
 		multiplier := max(int64(shared.UnitMultiplier), 1)
 		if multiplier > int64(ratelimit.MaxWindow/length) {
