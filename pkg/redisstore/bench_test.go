@@ -77,7 +77,7 @@ func BenchmarkTakeParallel(b *testing.B) {
 // redisCPU returns the CPU time that the server has used, in seconds.
 func redisCPU(b *testing.B, server *servers.RedisServer) (seconds float64) {
 	b.Helper()
-	info, err := server.Client().Info(context.Background(), "cpu").Result()
+	info, err := server.Client().Info(b.Context(), "cpu").Result()
 	if err != nil {
 		b.Fatal(err)
 	}

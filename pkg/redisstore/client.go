@@ -26,8 +26,7 @@ func connect(o *Options, s *script, d *dialer) redis.UniversalClient {
 		Dialer: d.dial,
 		OnConnect: func(ctx context.Context, cn *redis.Conn) error {
 			err := cn.ScriptLoad(ctx, s.source).Err()
-			var answered redis.Error
-			if errors.As(err, &answered) {
+			if _, answered := errors.AsType[redis.Error](err); answered {
 				return nil // a sentinel; or the reason will be told to the first request, which can do without
 			}
 			return err
@@ -83,6 +82,6 @@ type debugLogger struct{}
 
 func (debugLogger) Printf(ctx context.Context, format string, args ...any) {
 	if log := slog.Default(); log.Enabled(ctx, slog.LevelDebug) {
-		log.DebugContext(ctx, fmt.Sprintf(format, args...))
+		log.DebugContext(ctx, "the Redis client says", "message", fmt.Sprintf(format, args...))
 	}
 }

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -213,11 +212,11 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := limit(t, ratelimit.FixedWindow, 1000, time.Hour)
-	crowd(20, func(int) { take(context.Background(), store, one("close:3600", l)) })
+	crowd(20, func(int) { take(t.Context(), store, one("close:3600", l)) })
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := take(context.Background(), store, one("close:3600", l)).Err; !errors.Is(err, redisstore.ErrUnavailable) ||
+	if err := take(t.Context(), store, one("close:3600", l)).Err; !errors.Is(err, redisstore.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "closed") {
 		t.Errorf("error %v after Close", err)
 	}

@@ -99,7 +99,7 @@ func (p *proxy) track(c net.Conn) (dead *atomic.Bool, untrack func()) {
 func (p *proxy) serve(client net.Conn) {
 	dead, untrack := p.track(client)
 	defer untrack()
-	server, err := new(net.Dialer).Dial("tcp", p.backend) //nolint:noctx // loopback
+	server, err := new(net.Dialer).Dial("tcp", p.backend)
 	if err != nil {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -155,7 +156,7 @@ func TestTimeToLive(t *testing.T) {
 	store := open(t, redisstore.Options{Addr: server.Addr()})
 	for _, algorithm := range ratelimit.Algorithms() {
 		for _, cost := range []int64{1, 7, 10} {
-			key, l := fmt.Sprintf("ttl:%v-%d:3600", algorithm, cost), limit(t, algorithm, 10, time.Hour)
+			key, l := fmt.Sprintf("ttl:%v-%d:3600", algorithm, cost), limit(t, algorithm, 10, 1000*time.Hour)
 			look := ratelimit.Hit{Key: key, Limit: l}
 			for _, hit := range []ratelimit.Hit{look, {Key: key, Limit: l, Cost: -1}, {Key: key, Limit: l, Cost: 11}} {
 				if c := take(t.Context(), store, hit); c.Err != nil {
@@ -170,7 +171,7 @@ func TestTimeToLive(t *testing.T) {
 				if c.Err != nil {
 					t.Fatal(c.Err)
 				}
-				lives := time.Duration(server.Do("pttl", key).(int64)) * time.Millisecond
+				lives := server.Client().PTTL(t.Context(), key).Val()
 				needed := c.Results[0].ResetAfter
 				if lives < needed-time.Second || lives > needed+time.Minute+time.Second {
 					t.Errorf("%v: a key that is needed for %v lives for %v", algorithm, needed, lives)
@@ -290,7 +291,7 @@ func TestLargeCalls(t *testing.T) {
 			if c := take(t.Context(), store, hits...); c.Err != nil || c.Results[9999].Granted != 1 {
 				t.Errorf("a charge of 10,000 hits: %+v, %v", c.Results[9999], c.Err)
 			}
-			hits = append(hits, one("group:10000", l))
+			hits = slices.Concat(hits, []ratelimit.Hit{one("group:10000", l)})
 			if c := take(t.Context(), store, hits...); !errors.Is(c.Err, redisstore.ErrTooManyHits) {
 				t.Errorf("a charge of 10,001 hits: %v", c.Err)
 			}

@@ -239,6 +239,6 @@ func (s *Store) Stats() Stats {
 
 // connectionLost tells whether a round trip failed without an answer.
 func connectionLost(err error) bool {
-	var answered redis.Error
-	return err != nil && !errors.As(err, &answered)
+	_, answered := errors.AsType[redis.Error](err)
+	return err != nil && !answered
 }

@@ -26,6 +26,7 @@ type RedisServer struct {
 	name    string
 	dir     string
 	port    int
+	busPort int      // of a cluster's nodes among themselves; 0: no cluster
 	config  []string // lines of redis.conf besides those that every server has
 	args    []string // of redis-server, after the configuration file
 	process *Process
@@ -97,6 +98,9 @@ func (s *RedisServer) start() {
 	for range bindTries {
 		if !keepPort {
 			s.port = FreePort(s.t)
+			if s.busPort != 0 {
+				s.busPort = FreePort(s.t)
+			}
 		}
 		if s.run() {
 			return
@@ -136,6 +140,9 @@ func (s *RedisServer) configuration() []string {
 			"tls-cert-file "+s.tls.certFile, "tls-key-file "+s.tls.keyFile, "tls-ca-cert-file "+s.tls.caFile)
 	} else {
 		lines = append(lines, fmt.Sprintf("port %d", s.port))
+	}
+	if s.busPort != 0 {
+		lines = append(lines, "cluster-enabled yes", "cluster-config-file nodes.conf", fmt.Sprintf("cluster-port %d", s.busPort))
 	}
 	return slices.Concat(lines, s.config)
 }

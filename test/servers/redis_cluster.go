@@ -3,10 +3,9 @@ package servers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -25,10 +24,7 @@ func Cluster(t testing.TB, options ...RedisOption) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{t: t}
 	for i := range clusterPrimaries {
-		node := newRedis(t, fmt.Sprintf("cluster node %d", i), append(options, WithConfig(
-			"cluster-enabled yes", "cluster-node-timeout 10000", fmt.Sprintf("cluster-port %d", FreePort(t)),
-			"cluster-config-file nodes.conf",
-		))...)
+		node := newRedis(t, fmt.Sprintf("cluster node %d", i), append(slices.Clone(options), asClusterNode)...)
 		node.start()
 		first, last := i*clusterSlots/clusterPrimaries, (i+1)*clusterSlots/clusterPrimaries-1
 		node.Do("cluster", "addslotsrange", first, last)
@@ -36,11 +32,11 @@ func Cluster(t testing.TB, options ...RedisOption) *RedisCluster {
 		c.nodes = append(c.nodes, node)
 	}
 	for _, node := range c.nodes[1:] {
-		c.nodes[0].Do("cluster", "meet", "127.0.0.1", node.Port(), c.busPort(node))
+		c.nodes[0].Do("cluster", "meet", "127.0.0.1", node.Port(), node.busPort)
 	}
 	Eventually(t, "the cluster is complete", func() bool {
 		for _, node := range c.nodes {
-			info, err := node.Client().Do(context.Background(), "cluster", "info").Text()
+			info, err := node.Client().Do(t.Context(), "cluster", "info").Text()
 			if err != nil || !strings.Contains(info, "cluster_state:ok") ||
 				!strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", clusterPrimaries)) ||
 				!strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", clusterSlots)) {
@@ -52,17 +48,10 @@ func Cluster(t testing.TB, options ...RedisOption) *RedisCluster {
 	return c
 }
 
-func (c *RedisCluster) busPort(node *RedisServer) int {
-	c.t.Helper()
-	reply, err := node.Client().ConfigGet(context.Background(), "cluster-port").Result()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var port int
-	if _, err := fmt.Sscan(reply["cluster-port"], &port); err != nil {
-		c.t.Fatalf("cluster-port is %q: %v", reply["cluster-port"], err)
-	}
-	return port
+// asClusterNode makes a server a node of a cluster, on a bus port that is chosen when it starts.
+func asClusterNode(s *RedisServer) {
+	s.busPort = -1
+	s.config = append(s.config, "cluster-node-timeout 10000")
 }
 
 // Addrs lists the nodes' addresses.
@@ -85,10 +74,17 @@ func (c *RedisCluster) NodeOf(key string) (*RedisServer, int) {
 		c.t.Fatal(err)
 	}
 	slot := int(reply)
-	for _, shard := range c.slots() {
-		if shard.Start <= slot && slot <= shard.End {
+	shards, err := c.nodes[0].Client().ClusterShards(context.Background()).Result()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, shard := range shards {
+		for _, slots := range shard.Slots {
+			if int64(slot) < slots.Start || int64(slot) > slots.End {
+				continue
+			}
 			for _, node := range c.nodes {
-				if node.Addr() == shard.Nodes[0].Addr {
+				if int64(node.Port()) == shard.Nodes[0].Port {
 					return node, slot
 				}
 			}
@@ -96,15 +92,6 @@ func (c *RedisCluster) NodeOf(key string) (*RedisServer, int) {
 	}
 	c.t.Fatalf("nobody holds slot %d", slot)
 	return nil, 0
-}
-
-func (c *RedisCluster) slots() []redis.ClusterSlot {
-	c.t.Helper()
-	slots, err := c.nodes[0].Client().ClusterSlots(context.Background()).Result()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return slots
 }
 
 // ID is the name by which a node is known in its cluster.

@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +29,8 @@ type RedisSentinel struct {
 func Sentinel(t testing.TB, options ...RedisOption) *RedisSentinel {
 	t.Helper()
 	primary := Redis(t, options...)
-	replica := Redis(t, append(options, WithConfig("replicaof 127.0.0.1 "+fmt.Sprint(primary.Port()), "replica-serve-stale-data no"))...)
+	replica := Redis(t, append(slices.Clone(options),
+		WithConfig(fmt.Sprintf("replicaof 127.0.0.1 %d", primary.Port()), "replica-serve-stale-data no"))...)
 	s := &RedisSentinel{t: t, nodes: [2]*RedisServer{primary, replica}}
 	Eventually(t, "the replica is in step with its primary", func() bool {
 		return replica.Client().Do(t.Context(), "get", "none").Err() == redis.Nil //nolint:errorlint // go-redis returns it bare
