@@ -72,6 +72,14 @@ fuzz-short: test-setup ## Fuzz every target for FUZZ_SHORT_TIME each (seconds)
 bench: test-setup ## Run the benchmarks whose names match BENCH
 	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(BENCH_COUNT) -p 1 $(PKG)
 
+.PHONY: figures
+figures: test-setup ## Measure what the README says (run it alone on the machine)
+	@$(GO) test -count=1 -v -run 'Reload|Rolling|Redis|Replicas' ./test/e2e | grep -o 'figure: .*\|^--- FAIL.*\|^FAIL.*'
+	@$(GO) test -run '^$$' -bench 'Match|Load' -benchmem ./pkg/rules | grep '^Benchmark'
+	@$(GO) test -count=1 -v -run BytesPerKey ./pkg/memstore | grep -o '[0-9.]* bytes a key.*'
+	@$(GO) test -run '^$$' -bench 'Sweep' ./pkg/memstore | grep '^Benchmark'
+	@$(GO) test -run '^$$' -bench 'Open|Alone' -benchmem ./pkg/failover | grep '^Benchmark'
+
 .PHONY: soak
 soak: build test-setup ## Load weir behind a real Envoy for SOAK_TIME and watch answers, memory and goroutines
 	SOAK_TIME=$(SOAK_TIME) CGO_ENABLED=1 $(GO) test -tags soak -count=1 -timeout 0 -v ./test/soak

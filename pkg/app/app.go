@@ -65,8 +65,12 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	recorder, err := a.recorder()
+	if err != nil {
+		return err
+	}
 	limiter := engine.New(stores.store, engine.Options{
-		Prefix: a.config.RateLimit.KeyPrefix, DefaultDomain: a.config.Rules.DefaultDomain, Recorder: a.metrics,
+		Prefix: a.config.RateLimit.KeyPrefix, DefaultDomain: a.config.Rules.DefaultDomain, Recorder: recorder,
 	})
 	rules, err := a.loadRules(limiter)
 	if err != nil {
