@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 	"github.com/weirhq/weir/test/servers"
 )
 
-// BenchmarkTake measures calls over 100,000 keys with Redis's clock. redis-us/hit is what Redis spends on each hit.
+// BenchmarkTake measures calls over 100,000 keys with Redis's clock. redis-us/hit and client-us/hit are the CPU time that each
+// hit costs there and here.
 func BenchmarkTake(b *testing.B) {
 	server := servers.Redis(b)
 	store := open(b, redisstore.Options{Addr: server.Addr(), Timeout: 2 * time.Hour})
@@ -35,7 +37,7 @@ func BenchmarkTake(b *testing.B) {
 				defer cancel()
 				next := 0
 				b.ReportAllocs()
-				before := redisCPU(b, server)
+				before, own := redisCPU(b, server), ownCPU(b)
 				for b.Loop() {
 					for i := range charges {
 						charges[i].Hits[0] = one(keys[next%len(keys)], l)
@@ -44,6 +46,7 @@ func BenchmarkTake(b *testing.B) {
 					store.Take(ctx, charges)
 				}
 				b.ReportMetric((redisCPU(b, server)-before)*1e6/float64(b.N*hits), "redis-us/hit")
+				b.ReportMetric((ownCPU(b)-own)*1e6/float64(b.N*hits), "client-us/hit")
 				if charges[0].Err != nil {
 					b.Error(charges[0].Err)
 				}
@@ -60,7 +63,7 @@ func BenchmarkTakeParallel(b *testing.B) {
 	b.SetParallelism(16)
 	b.ReportAllocs()
 	var caller atomic.Int64
-	before := redisCPU(b, server)
+	before, own := redisCPU(b, server), ownCPU(b)
 	b.RunParallel(func(pb *testing.PB) {
 		key := fmt.Sprintf("ratelimit:user:user-%06d:60", caller.Add(1))
 		charges := []ratelimit.Charge{{Hits: []ratelimit.Hit{one(key, l)}, Results: make([]ratelimit.Result, 1)}}
@@ -72,6 +75,7 @@ func BenchmarkTakeParallel(b *testing.B) {
 		}
 	})
 	b.ReportMetric((redisCPU(b, server)-before)*1e6/float64(b.N), "redis-us/hit")
+	b.ReportMetric((ownCPU(b)-own)*1e6/float64(b.N), "client-us/hit")
 }
 
 // redisCPU returns the CPU time that the server has used, in seconds.
@@ -92,4 +96,14 @@ func redisCPU(b *testing.B, server *servers.RedisServer) (seconds float64) {
 		}
 	}
 	return seconds
+}
+
+// ownCPU returns the CPU time that this process has used, in seconds.
+func ownCPU(b *testing.B) float64 {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
 }
