@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/weirhq/weir/pkg/config"
@@ -50,6 +51,7 @@ func (a *app) openStores() (stores, error) {
 		Mode:          settings.FailureMode(),
 		Local:         a.memory("local", settings.Failure.LocalMaxKeys),
 		Fraction:      settings.Failure.FallbackFraction,
+		Blame:         func(err error) bool { return errors.Is(err, redisstore.ErrUnavailable) },
 		Failures:      settings.Failure.Breaker.Failures,
 		ProbeInterval: settings.Failure.Breaker.ProbeInterval,
 		ProbePrefix:   settings.RateLimit.KeyPrefix + ":",
