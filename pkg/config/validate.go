@@ -47,7 +47,7 @@ func (c *Config) validate() Problems {
 // span checks what the tags of a setting say.
 func (k *checker) span(s setting) {
 	if choices := s.choices(); choices != nil {
-		words, ok := s.value.Interface().([]string)
+		words, ok := reflect.TypeAssert[[]string](s.value)
 		if !ok {
 			words = []string{s.value.String()}
 		}

@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -16,7 +15,7 @@ func benchmarkTake(b *testing.B, store engine.Store) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		charges := []ratelimit.Charge{newCharge(limit, "key:3600", 1)}
-		ctx := context.Background()
+		ctx := b.Context()
 		for pb.Next() {
 			charges[0].Err, charges[0].Degraded = nil, 0
 			store.Take(ctx, charges)

@@ -391,17 +391,17 @@ func TestNoChargeIsLeftUndecided(t *testing.T) {
 				OnFailure: modes[i],
 			}
 		}
-		s.Take(context.Background(), charges)
+		s.Take(t.Context(), charges)
 		for i, c := range charges {
 			if c.Hits[0].Limit != limit || c.Hits[1].Limit != limit {
 				t.Fatalf("charge %d: its hits were changed", i)
 			}
-			switch outcomes[i] {
-			case nil:
+			switch {
+			case outcomes[i] == nil:
 				if c.Err != nil || c.Degraded != 0 || c.Results[0].Remaining != 7 {
 					t.Fatalf("charge %d was the store's to answer: %+v", i, c)
 				}
-			case ratelimit.ErrConflict, ratelimit.ErrLimit:
+			case !answerable(outcomes[i]):
 				if !errors.Is(c.Err, outcomes[i]) || c.Degraded != 0 {
 					t.Fatalf("charge %d was the caller's fault: %+v", i, c)
 				}

@@ -87,7 +87,7 @@ func (m *Metrics) UnknownDomain() { m.decisions.unknown.counts.add(ratelimit.Out
 
 func (d *decisions) find(rule *ratelimit.Rule) *ruleSeries {
 	if found, ok := d.byRule.Load().Load(rule); ok {
-		return found.(*ruleSeries) //nolint:errcheck // the map holds nothing else
+		return found.(*ruleSeries)
 	}
 	return d.first(rule)
 }

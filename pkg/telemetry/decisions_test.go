@@ -122,7 +122,8 @@ func TestNamesOfFixedSeries(t *testing.T) {
 	m := NewMetrics(MetricsOptions{MaxRules: 2, MaxValues: 1})
 	for _, rule := range []*ratelimit.Rule{
 		newRule("other", "other"), newRule("edge", "a"), newRule("edge", "b"), newRule("edge", "c"),
-		{Domain: "unknown"}, {Domain: "", Name: "unmatched"},
+		{Domain: "unknown"},
+		{Domain: "", Name: "unmatched"},
 	} {
 		rule.DetailedMetric = true
 		m.Decided(rule, entries("user", "other"), ratelimit.OutcomeAllowed, 1)
@@ -232,7 +233,7 @@ func TestLabelSetsStayBoundedOverReloads(t *testing.T) {
 				default:
 				}
 				loaded, _ := current.Load("rules")
-				for _, rule := range loaded.([]*ratelimit.Rule) { //nolint:errcheck // the test's own
+				for _, rule := range loaded.([]*ratelimit.Rule) {
 					m.Decided(rule, entries("user", strconv.Itoa(worker*1_000_000+i)), ratelimit.OutcomeAllowed, 1)
 				}
 			}

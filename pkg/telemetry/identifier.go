@@ -29,7 +29,7 @@ type Identifiers struct {
 func HashedIdentifiers(key []byte) *Identifiers {
 	if len(key) == 0 {
 		key = make([]byte, hashKeyBytes)
-		rand.Read(key) //nolint:errcheck // never fails: the process would have crashed
+		rand.Read(key)
 	}
 	return &Identifiers{key: append([]byte(nil), key...)}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 )
 
 func TestLevels(t *testing.T) {
@@ -40,7 +41,7 @@ func TestHostileBytesInLogs(t *testing.T) {
 			logger := NewLogger(&log, LogOptions{JSON: asJSON})
 			logger.Info("seen", "value", text, slog.Group("group", "inner", text), "any", fmt.Errorf("%s", text))
 			line := log.String()
-			if strings.Count(line, "\n") != 1 || strings.ContainsAny(strings.TrimSuffix(line, "\n"), "\x1b\r\u2028\xff") {
+			if strings.Count(line, "\n") != 1 || strings.ContainsAny(line, "\x1b\r\u2028") || !utf8.ValidString(line) {
 				t.Errorf("%q is logged as %q", text, line)
 			}
 			if asJSON {
@@ -100,7 +101,7 @@ func TestRememberedMessagesAreBounded(t *testing.T) {
 
 func TestIdentifiers(t *testing.T) {
 	first, second := HashedIdentifiers([]byte("key")), HashedIdentifiers([]byte("other"))
-	if first.Show("ann") != first.Show("ann") || first.Show("ann") != HashedIdentifiers([]byte("key")).Show("ann") {
+	if first.Show("ann") != HashedIdentifiers([]byte("key")).Show("ann") {
 		t.Error("one key gives two hashes")
 	}
 	if first.Show("ann") == second.Show("ann") || first.Show("ann") == first.Show("bob") {
@@ -110,7 +111,7 @@ func TestIdentifiers(t *testing.T) {
 	if got := first.Show("ann"); got != "hash:9d77c3180ff81edf" {
 		t.Errorf("got %s", got)
 	}
-	if HashedIdentifiers(nil).Show("ann") == HashedIdentifiers(nil).Show("ann") {
+	if one, another := HashedIdentifiers(nil), HashedIdentifiers(nil); one.Show("ann") == another.Show("ann") {
 		t.Error("two processes without a key show the same hash")
 	}
 	plain := PlainIdentifiers()

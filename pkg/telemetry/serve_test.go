@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -62,7 +63,7 @@ func TestGRPC(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	server := grpc.NewServer(grpc.UnaryInterceptor(m.UnaryInterceptor(logger)), grpc.StreamInterceptor(m.StreamInterceptor(logger)))
 	healthpb.RegisterHealthServer(server, moody{})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,18 +138,18 @@ func TestHTTP(t *testing.T) {
 	var log logBuffer
 	m := newMetrics(t)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ok", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "fine") })
+	mux.HandleFunc("GET /ok", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "fine") })
 	mux.HandleFunc("GET /panic", func(http.ResponseWriter, *http.Request) { panic("sesame") })
 	mux.HandleFunc("GET /abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	mux.HandleFunc("GET /flush", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush() //nolint:errcheck // a panic fails the test
+		w.(http.Flusher).Flush()
 		if err := http.NewResponseController(w).Flush(); err != nil {
 			t.Error(err)
 		}
 	})
 	mux.HandleFunc("GET /late", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "half")
+		fmt.Fprint(w, "half")
 		panic("sesame")
 	})
 	server := httptest.NewServer(m.HTTP("test", slog.New(slog.NewTextHandler(&log, nil)), mux))
