@@ -94,7 +94,7 @@ func Run(ctx context.Context, options Options) error {
 			case <-background.Done():
 				return
 			case <-options.Reload:
-				a.logger.Info("reloading the rules, as asked by a signal")
+				a.logger.InfoContext(background, "reloading the rules, as asked by a signal")
 				rules.watcher.Reload()
 			}
 		}

@@ -80,6 +80,7 @@ func (l *Limit) Check() error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrLimit}, args...)...)
 	}
 	switch l.Calendar {
+	case CalendarNone:
 	case CalendarMonth:
 		l.Window = 30 * 24 * time.Hour
 	case CalendarYear:

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirhq/weir/pkg/ratelimit"
 	"pgregory.net/rapid"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 func TestLimitCheckRefuses(t *testing.T) {

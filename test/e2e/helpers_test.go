@@ -23,7 +23,7 @@ import (
 // request asks for one descriptor, written as "k=v,k=v", of a domain.
 func request(domain, descriptor string) *rlsv3.RateLimitRequest {
 	entries := &commonv3.RateLimitDescriptor{}
-	for _, entry := range strings.Split(descriptor, ",") {
+	for entry := range strings.SplitSeq(descriptor, ",") {
 		key, value, _ := strings.Cut(entry, "=")
 		entries.Entries = append(entries.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
 	}

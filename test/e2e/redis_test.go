@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -62,7 +61,7 @@ func storm(t *testing.T, clients []rlsv3.RateLimitServiceClient, request *rlsv3.
 		group.Go(func() {
 			<-start
 			for range perCaller + 1 {
-				reply, err := clients[i%len(clients)].ShouldRateLimit(context.Background(), request)
+				reply, err := clients[i%len(clients)].ShouldRateLimit(t.Context(), request)
 				if err != nil {
 					t.Errorf("a call failed: %v", err)
 					return
