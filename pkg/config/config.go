@@ -122,7 +122,7 @@ type Redis struct {
 	DB                   int      `yaml:"db" min:"0" max:"1048576" doc:"Number of the database; with a URL write it there"`
 	SentinelUsername     string   `yaml:"sentinel_username" doc:"User at the Sentinels"`
 	SentinelPassword     Secret   `yaml:"sentinel_password" doc:"Password at the Sentinels"`
-	SentinelPasswordFile string   `yaml:"sentinel_password_file" doc:"File that holds it, read again for each connection"`
+	SentinelPasswordFile string   `yaml:"sentinel_password_file" doc:"File that holds it, read at the start"`
 	TLS                  RedisTLS `yaml:"tls"`
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown returns a table of every setting, for the README; a test compares the two.
+// Markdown returns a table of every setting, for the README, which tools/docs writes.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| setting | default | environment | what it is for |\n| --- | --- | --- | --- |\n")

@@ -41,7 +41,7 @@ func SecretFromFile(path string) Secret { return Secret{file: &secretFile{path: 
 func (s Secret) IsZero() bool { return s.literal == "" && s.file == nil }
 
 // Value returns the secret. A file is read at each call, so that a secret that was replaced is used by the next
-// connection; line breaks at its end do not belong to the secret. While a file that was read before cannot be read, or is
+// one who asks; line breaks at its end do not belong to the secret. While a file that was read before cannot be read, or is
 // empty because it is just being written, what it held last is returned. Safe for concurrent use.
 func (s Secret) Value() (string, error) {
 	if s.file == nil {

@@ -30,26 +30,40 @@ type ClientOptions struct {
 }
 
 // Client makes TLS connections by files that it follows. Safe for concurrent use.
-type Client struct{ files *source[tls.Config] }
+type Client struct{ files *source[clientFiles] }
+
+// clientFiles is what one state of the files says.
+type clientFiles struct {
+	config *tls.Config
+	pair   *tls.Certificate // what the client shows; nil: nothing
+}
 
 // NewClient returns a Client. The error wraps ErrFiles.
 func NewClient(options ClientOptions) (*Client, error) {
 	paths := []string{options.CAFile, options.CertFile, options.KeyFile}
-	files, err := newSource(paths, options.CheckEvery, options.Logger, func() (*tls.Config, error) { return clientConfig(&options) })
+	files, err := newSource(paths, options.CheckEvery, options.Logger, func() (*clientFiles, error) { return options.load() })
 	if err != nil {
 		return nil, err
 	}
 	return &Client{files}, nil
 }
 
-// Config returns the configuration of the files as they are now, TLS 1.2 or newer. It is the caller's, and does not change:
-// ask for one for each connection, or dial by DialContext.
-func (c *Client) Config() *tls.Config { return c.files.get().Clone() }
+// Config returns a configuration, TLS 1.2 or newer, that is the caller's. The certificate that it shows follows the files,
+// the CAs that it trusts are those of now: to follow these too ask for a configuration for each connection, or dial by
+// DialContext.
+func (c *Client) Config() *tls.Config {
+	files := c.files.get()
+	config := files.config.Clone()
+	if files.pair != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.files.get().pair, nil }
+	}
+	return config
+}
 
 // DialContext connects to address and does the handshake, within ctx. The server's certificate must have the name of
 // ClientOptions.ServerName, or else the host of address.
 func (c *Client) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := tls.Dialer{Config: c.files.get()}
+	dialer := tls.Dialer{Config: c.Config()}
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s with TLS: %w", address, err)
@@ -57,27 +71,25 @@ func (c *Client) DialContext(ctx context.Context, network, address string) (net.
 	return conn, nil
 }
 
-func clientConfig(options *ClientOptions) (*tls.Config, error) {
-	config := &tls.Config{
+func (o *ClientOptions) load() (*clientFiles, error) {
+	files := &clientFiles{config: &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		ServerName: options.ServerName,
-		NextProtos: slices.Clone(options.NextProtos),
-	}
+		ServerName: o.ServerName,
+		NextProtos: slices.Clone(o.NextProtos),
+	}}
 	var err error
-	if options.CAFile != "" {
-		if config.RootCAs, err = loadCAs(options.CAFile); err != nil {
+	if o.CAFile != "" {
+		if files.config.RootCAs, err = loadCAs(o.CAFile); err != nil {
 			return nil, err
 		}
 	}
-	if options.CertFile != "" || options.KeyFile != "" {
-		pair, err := loadPair(options.CertFile, options.KeyFile)
-		if err != nil {
+	if o.CertFile != "" || o.KeyFile != "" {
+		if files.pair, err = loadPair(o.CertFile, o.KeyFile); err != nil {
 			return nil, err
 		}
-		config.Certificates = []tls.Certificate{*pair}
-		if options.OnLoad != nil {
-			options.OnLoad(pair.Leaf)
+		if o.OnLoad != nil {
+			o.OnLoad(files.pair.Leaf)
 		}
 	}
-	return config, nil
+	return files, nil
 }

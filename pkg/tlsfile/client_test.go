@@ -71,6 +71,26 @@ func TestClientFollowsItsFiles(t *testing.T) {
 	}
 }
 
+// Who keeps one configuration shows new certificates all the same.
+func TestConfigFollowsTheCertificate(t *testing.T) {
+	ca, f := newAuthority(t, "ca"), newFolder(t)
+	f.pair(t, ca, "first")
+	f.write(t, "ca.pem", ca.pem)
+	address, states := serve(t, newServer(t, f, func(o *ServerOptions) { o.ClientCAFile = f.path("ca.pem") }))
+	config := newClient(t, ClientOptions{
+		CAFile: f.path("ca.pem"), CertFile: f.path("cert.pem"), KeyFile: f.path("key.pem"), ServerName: "localhost",
+	}).Config()
+	for _, name := range []string{"first", "second"} {
+		f.pair(t, ca, name)
+		if _, err := dial(t, address, config); err != nil {
+			t.Fatal(err)
+		}
+		if got := (<-states).PeerCertificates[0].Subject.CommonName; got != name {
+			t.Errorf("the server saw %s, want %s", got, name)
+		}
+	}
+}
+
 func TestClientChecksTheName(t *testing.T) {
 	ca, f := newAuthority(t, "ca"), newFolder(t)
 	f.pair(t, ca, "redis")
