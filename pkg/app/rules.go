@@ -50,8 +50,8 @@ func (a *app) loadRules(limiter *engine.Limiter) (*ruleSet, error) {
 }
 
 func (r *ruleSet) loaded(table *rules.Table) {
-	r.app.metrics.RulesLoaded(table.Rules(), table.Hash())
 	r.limiter.SetTable(table)
+	r.app.metrics.RulesLoaded(table.Rules(), table.Hash()) // after the swap, or the old rules' series come back
 	r.problem.Store(nil)
 	for _, warning := range table.Warnings() {
 		r.app.logger.Warn("a rule is valid but probably not meant", "warning", warning.String())
