@@ -33,7 +33,7 @@ type RedisServer struct {
 
 	username, password string
 	socket             string
-	tls                *authority
+	tls                *Authority
 	client             *redis.Client // for the test's own commands
 }
 
@@ -58,7 +58,7 @@ func WithUser(name, password, rules string) RedisOption {
 
 // WithTLS makes the server speak TLS only, with a certificate of its own authority: see TLSConfig.
 func WithTLS() RedisOption {
-	return func(s *RedisServer) { s.tls = newAuthority(s.t, s.dir) }
+	return func(s *RedisServer) { s.tls = NewAuthority(s.t, s.dir) }
 }
 
 // WithUnixSocket makes the server listen on a unix socket too: see Socket.
@@ -137,7 +137,7 @@ func (s *RedisServer) configuration() []string {
 	}
 	if s.tls != nil {
 		lines = append(lines, "port 0", fmt.Sprintf("tls-port %d", s.port), "tls-auth-clients no",
-			"tls-cert-file "+s.tls.certFile, "tls-key-file "+s.tls.keyFile, "tls-ca-cert-file "+s.tls.caFile)
+			"tls-cert-file "+s.tls.CertFile, "tls-key-file "+s.tls.KeyFile, "tls-ca-cert-file "+s.tls.CAFile)
 	} else {
 		lines = append(lines, fmt.Sprintf("port %d", s.port))
 	}
@@ -173,8 +173,11 @@ func (s *RedisServer) TLSConfig() *tls.Config {
 	if s.tls == nil {
 		return nil
 	}
-	return s.tls.client()
+	return s.tls.Client()
 }
+
+// CAFile is the PEM file of the server's authority, with WithTLS.
+func (s *RedisServer) CAFile() string { return s.tls.CAFile }
 
 // Client talks to the server for the test's own needs. It is opened anew by Restart.
 func (s *RedisServer) Client() *redis.Client { return s.client }

@@ -14,13 +14,16 @@ import (
 	"time"
 )
 
-// authority is a certificate authority with one server certificate for the loopback interface.
-type authority struct {
-	roots                     *x509.CertPool
-	caFile, certFile, keyFile string
+// Authority is a certificate authority with one certificate, for servers on the loopback interface and for clients.
+type Authority struct {
+	// The PEM files that it has written.
+	CAFile, CertFile, KeyFile string
+
+	roots *x509.CertPool
 }
 
-func newAuthority(t testing.TB, dir string) *authority {
+// NewAuthority makes an authority whose files are in dir.
+func NewAuthority(t testing.TB, dir string) *Authority {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()
@@ -57,16 +60,17 @@ func newAuthority(t testing.TB, dir string) *authority {
 	encode := func(name, kind string, der []byte) string {
 		return writeFile(t, dir, name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
-	a := &authority{
+	a := &Authority{
 		roots:    x509.NewCertPool(),
-		caFile:   encode("ca.pem", "CERTIFICATE", caDER),
-		certFile: encode("server.pem", "CERTIFICATE", serverDER),
-		keyFile:  encode("server.key", "PRIVATE KEY", keyDER),
+		CAFile:   encode("ca.pem", "CERTIFICATE", caDER),
+		CertFile: encode("server.pem", "CERTIFICATE", serverDER),
+		KeyFile:  encode("server.key", "PRIVATE KEY", keyDER),
 	}
 	a.roots.AddCert(caCert)
 	return a
 }
 
-func (a *authority) client() *tls.Config {
+// Client returns the configuration of a client that trusts the authority and shows no certificate.
+func (a *Authority) Client() *tls.Config {
 	return &tls.Config{RootCAs: a.roots, MinVersion: tls.VersionTLS12}
 }
