@@ -18,6 +18,9 @@ FUZZ_TIME       := 2m
 FUZZ_SHORT_TIME := 5s
 BENCH           := .
 BENCH_COUNT     := 1
+BENCH_FLAGS     :=
+PEERS           := build/peers
+RATELIMIT       := github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36
 SOAK_TIME       := 10m
 
 GOLANGCI_LINT := $(GO) tool -modfile=tools/golangci-lint/go.mod golangci-lint
@@ -29,7 +32,7 @@ help: ## List the targets and what they do
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo 'Variables: VERSION, PKG (packages to test), TEST_FLAGS, FUZZ_TIME, BENCH (pattern), SOAK_TIME.'
+	@echo 'Variables: VERSION, PKG (packages to test), TEST_FLAGS, FUZZ_TIME, BENCH (pattern), BENCH_COUNT, BENCH_FLAGS, SOAK_TIME.'
 
 ##@ Use
 
@@ -69,7 +72,18 @@ fuzz-short: test-setup ## Fuzz every target for FUZZ_SHORT_TIME each (seconds)
 	@test/fuzz.sh $(FUZZ_SHORT_TIME)
 
 .PHONY: bench
-bench: test-setup ## Run the benchmarks whose names match BENCH
+bench: build test-setup ## Measure weir beside its peers and write the tables of docs/benchmarks.md (a quarter of an hour; run it alone)
+	$(GO) build -o build/bench ./tools/bench
+	build/bench -peer $(PEERS)/ratelimit $(BENCH_FLAGS)
+
+.PHONY: bench-peers
+bench-peers: ## Install the servers that bench compares weir with into build/; nothing of them is shipped
+	mkdir -p $(PEERS)
+	GOBIN=$(CURDIR)/$(PEERS) $(GO) install $(RATELIMIT)
+	mv $(PEERS)/service_cmd $(PEERS)/ratelimit
+
+.PHONY: bench-go
+bench-go: test-setup ## Run the Go benchmarks whose names match BENCH, BENCH_COUNT times
 	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem -count=$(BENCH_COUNT) -p 1 $(PKG)
 
 .PHONY: figures
