@@ -37,8 +37,12 @@ help: ## List the targets and what they do
 ##@ Use
 
 .PHONY: build
-build: ## Build bin/weir, a static binary
+build: build-kong ## Build bin/weir and bin/weir-ratelimit (the Kong plugin), static binaries
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/weir
+
+.PHONY: build-kong
+build-kong: ## Build the Kong plugin alone
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)-ratelimit ./kongplugin
 
 .PHONY: run
 run: build ## Build and serve the shipped rules with counters in memory
@@ -113,7 +117,7 @@ lint: lint-setup ## Check Go code, modules, shell scripts and the Dockerfile
 	$(GOLANGCI_LINT) run
 	$(GO) mod tidy -diff
 	$(LINT_VENV)/bin/shellcheck .ci/run test/*.sh tools/*.sh
-	$(LINT_VENV)/bin/hadolint Dockerfile
+	$(LINT_VENV)/bin/hadolint Dockerfile examples/kong/Dockerfile
 
 .PHONY: lint-setup
 lint-setup: ## Find or install what lint needs besides Go: shellcheck, hadolint

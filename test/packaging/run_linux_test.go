@@ -82,7 +82,7 @@ func TestComposeDemo(t *testing.T) {
 		t.Errorf("Envoy's health check fails while it is live: %v: %s", err, output)
 	}
 
-	first, second := demoURLs(t)
+	first, second, _ := demoURLs(t)
 	at := strings.NewReplacer("http://127.0.0.1:10000", envoy.URL("ingress"), "http://127.0.0.1:10001", envoy.URL("ingress-2"))
 	if code := status(t, at.Replace(first[0]), nil); code != http.StatusOK {
 		t.Errorf("the first line of the demo is answered %d, want 200", code)
@@ -113,18 +113,19 @@ func TestComposeDemo(t *testing.T) {
 	}
 }
 
-// demoURLs returns the URLs of the two curl lines at the top of the compose file. Like curl, it takes [1-9] for nine URLs.
-func demoURLs(t *testing.T) (first, second []string) {
+// demoURLs returns the URLs of the three curl lines at the top of the compose file: two of Envoy's and one of Kong's. Like curl,
+// it takes [1-9] for nine URLs.
+func demoURLs(t *testing.T) (first, second, third []string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(servers.Root(t), "docker-compose.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := regexp.MustCompile(`(?m)^#   curl -i '?(http://[^' ]+)`).FindAllStringSubmatch(string(content), -1)
-	if len(lines) != 2 {
-		t.Fatalf("the compose file shows %d curl lines, want 2", len(lines))
+	if len(lines) != 3 {
+		t.Fatalf("the compose file shows %d curl lines, want 3", len(lines))
 	}
-	return expand(t, lines[0][1]), expand(t, lines[1][1])
+	return expand(t, lines[0][1]), expand(t, lines[1][1]), expand(t, lines[2][1])
 }
 
 func expand(t *testing.T, url string) []string {
