@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	logger.Info("serving Kong", "socket", socket, "version", version)
+	logger.InfoContext(ctx, "serving Kong", "socket", socket, "version", version)
 	return serve(ctx, listener, logger)
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -28,12 +29,15 @@ const DefaultMaxKeys = 100_000
 // ErrNoRules is the error of a decision while none of the rule files has been valid yet.
 var ErrNoRules = errors.New("no valid rules yet")
 
+// Redis says which Redis holds the counters, and how to speak to it.
+type Redis = redisstore.Options
+
 // Options are an Engine's settings. The zero value counts in memory what callers bring limits for.
 type Options struct {
 	// Rules are rule files and folders, followed while the Engine is open. None: limits come with the requests.
 	Rules []string
 	// Redis says where the counters are. nil: in memory.
-	Redis *redisstore.Options
+	Redis *Redis
 	// KeyPrefix begins every key. Empty: as the engine's.
 	KeyPrefix string
 	// OnFailure answers while Redis is away, where a rule does not say otherwise. FailureDefault: ratelimit.FailOpen.
@@ -156,8 +160,8 @@ func (e *Engine) Close() {
 }
 
 func (e *Engine) closeStores() {
-	for i := len(e.close) - 1; i >= 0; i-- {
-		e.close[i]()
+	for _, end := range slices.Backward(e.close) {
+		end()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -83,9 +84,7 @@ func (c *Config) json() []byte {
 	if c.Route != "" {
 		all["route_id"] = c.Route
 	}
-	for name, value := range c.Values {
-		all[name] = value
-	}
+	maps.Copy(all, c.Values)
 	text, err := json.Marshal(all)
 	if err != nil {
 		panic(err) // a test's own mistake
@@ -132,7 +131,7 @@ var (
 	// errClosed is what nginx says of a connection that the plugin closed.
 	errClosed = errors.New("closed")
 	// ErrFailed is wrapped where real Kong answers with a 500.
-	ErrFailed = errors.New("Kong gives a 500")
+	ErrFailed = errors.New("a 500 of Kong")
 )
 
 func failed(format string, args ...any) error {

@@ -68,7 +68,7 @@ func answer(method string, args []byte, request *Request, response *Response) ([
 	case "kong.response.exit":
 		return nil, exit(args, response)
 	default:
-		return nil, errors.New("Kong has no such method, or not in the access phase")
+		return nil, errors.New("no method of Kong, or not in the access phase")
 	}
 }
 

@@ -2,6 +2,7 @@ package kong_test
 
 import (
 	"context"
+	"maps"
 	"net"
 	"strconv"
 	"sync"
@@ -91,9 +92,7 @@ func (s *sidecar) config(values map[string]any) map[string]any {
 		s.t.Fatal(err)
 	}
 	all := map[string]any{"mode": "grpc", "grpc": map[string]any{"host": host, "port": number, "timeout": 2000}}
-	for name, value := range values {
-		all[name] = value
-	}
+	maps.Copy(all, values)
 	return all
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/weirhq/weir/pkg/embed"
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/ratelimit"
-	"github.com/weirhq/weir/pkg/redisstore"
 	"github.com/weirhq/weir/pkg/respond"
 	"github.com/weirhq/weir/pkg/tlsfile"
 )
@@ -136,8 +135,8 @@ func (w *plan) options(logger *slog.Logger) (embed.Options, error) {
 	return options, err
 }
 
-func redisOptions(r *settings.Redis, logger *slog.Logger) (*redisstore.Options, error) {
-	options := &redisstore.Options{
+func redisOptions(r *settings.Redis, logger *slog.Logger) (*embed.Redis, error) {
+	options := &embed.Redis{
 		DB: r.Database, Username: r.Username, Password: r.Password, PoolSize: r.PoolSize, Timeout: r.Timeout(),
 		SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword, MasterName: r.SentinelMaster,
 	}

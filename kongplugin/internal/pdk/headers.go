@@ -33,6 +33,7 @@ func pick(message []byte, names []string) (map[string]string, error) {
 				key = strings.ToLower(string(field))
 			case entryValue:
 				value = field
+			default:
 			}
 			return nil
 		})

@@ -134,7 +134,7 @@ func (s *Server) accept(ctx context.Context, listener net.Listener, conns *sync.
 		case err != nil:
 			// Out of file descriptors, most likely. Ending would only make things worse.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.options.Logger.Error("a connection was not accepted, trying again", "error", err, "pause", pause)
+			s.options.Logger.ErrorContext(ctx, "a connection was not accepted, trying again", "error", err, "pause", pause)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():

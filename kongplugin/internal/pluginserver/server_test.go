@@ -75,7 +75,7 @@ func serve(t *testing.T, p *plugin, options pluginserver.Options) *fixture {
 		t.Fatal(err)
 	}
 	options.Name, options.Logger = "p", slog.New(slog.NewTextHandler(f.log, nil))
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	f.cancel = cancel
 	go func() { f.ended <- pluginserver.New(p, options).Serve(ctx, listener) }()
 	t.Cleanup(f.stop)

@@ -38,13 +38,3 @@ type Field struct {
 
 // bounded reports whether the field is a number with a range.
 func (f *Field) bounded() bool { return f.Min != 0 || f.Max != 0 }
-
-// field returns the field of a record with this name, or nil.
-func (f *Field) field(name string) *Field {
-	for i := range f.Fields {
-		if f.Fields[i].Name == name {
-			return &f.Fields[i]
-		}
-	}
-	return nil
-}

@@ -21,9 +21,9 @@ func TestSettingsAreThoseOfTheSchema(t *testing.T) {
 func compare(t *testing.T, path string, fields []schema.Field, record reflect.Type) {
 	t.Helper()
 	byName := make(map[string]reflect.Type)
-	for i := range record.NumField() {
-		if tag := record.Field(i).Tag.Get("json"); tag != "-" {
-			byName[tag] = record.Field(i).Type
+	for field := range record.Fields() {
+		if tag := field.Tag.Get("json"); tag != "-" {
+			byName[tag] = field.Type
 		}
 	}
 	for i := range fields {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -72,10 +73,8 @@ func (s *Settings) Windows() ([]ratelimit.Limit, error) {
 			schema.ErrConfig, len(s.Limit), len(s.WindowSize))
 	}
 	for i, seconds := range s.WindowSize {
-		for _, earlier := range s.WindowSize[:i] {
-			if earlier == seconds {
-				return nil, fmt.Errorf("%w: window_size: %d stands there twice: keep the smaller limit", schema.ErrConfig, seconds)
-			}
+		if slices.Contains(s.WindowSize[:i], seconds) {
+			return nil, fmt.Errorf("%w: window_size: %d stands there twice: keep the smaller limit", schema.ErrConfig, seconds)
 		}
 		l := ratelimit.Limit{Name: strconv.FormatInt(seconds, 10) + "s", Count: s.Limit[i], Window: time.Duration(seconds) * time.Second}
 		if err := add(l); err != nil {

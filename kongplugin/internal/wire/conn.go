@@ -41,7 +41,7 @@ func New(conn net.Conn) *Conn {
 func (c *Conn) Err() error { return c.err }
 
 // SetDeadline bounds all reads and writes from now on; the zero time does not.
-func (c *Conn) SetDeadline(at time.Time) { c.fail(c.conn.SetDeadline(at)) }
+func (c *Conn) SetDeadline(at time.Time) { _ = c.fail(c.conn.SetDeadline(at)) }
 
 // ReadFrame reads one frame, valid until the next one is read.
 func (c *Conn) ReadFrame() ([]byte, error) {
@@ -77,7 +77,7 @@ func (c *Conn) WriteFrame(frame []byte) {
 	if err == nil {
 		_, err = c.writer.Write(frame)
 	}
-	c.fail(err)
+	_ = c.fail(err)
 }
 
 // Flush sends what was written.
