@@ -35,8 +35,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Compile checks the definitions of all sources together and builds a table of them. The error is Problems, and holds
-// everything that is wrong. No sources, or sources without domains, give an empty table, in which every domain is unknown.
+// Compile checks the definitions of all sources together and builds a table of them, which keeps the sources. The error is
+// Problems, and holds everything that is wrong. No sources, or sources without domains, give an empty table, in which every domain is unknown.
 //
 // The order of sources counts where they share a domain: patterns of an earlier one win.
 func Compile(opts Options, sources ...*Source) (*Table, error) {
@@ -56,6 +56,11 @@ type compiler struct {
 	table    *Table
 	digest   *digest
 	ids      map[string]located
+	// yielding is the source whose definitions are left out where another one's stand; nil: none. reserved are the IDs that it
+	// must not take, yielded what was left out.
+	yielding *Source
+	reserved map[string]bool
+	yielded  []*Definition
 	// replacing are the names that the current domain's rules replace.
 	replacing []replacement
 }
@@ -116,6 +121,7 @@ func (c *compiler) compile(sources []*Source) *Table {
 		c.table.names = append(c.table.names, name)
 	}
 	c.table.hash = c.digest.sum()
+	c.table.opts, c.table.sources = c.opts, sources
 	return c.table
 }
 
@@ -194,6 +200,9 @@ func (c *compiler) level(domain string, above []ratelimit.EntryMatch, definition
 			continue
 		}
 		at := place{each.Key, compiled.text, compiled.kind}
+		if c.yields(each, taken, at) {
+			continue
+		}
 		levels := append(slices.Clip(above), ratelimit.EntryMatch{
 			Key: at.key, Kind: at.kind, Pattern: at.pattern, Shared: each.ShareThreshold, ValueToMetric: each.ValueToMetric,
 		})

@@ -23,7 +23,7 @@ type Domain struct {
 }
 
 // Definition is one descriptor of the rules: which entry it matches, and what applies to it. Everything but Key may be
-// left zero. Compile neither changes nor keeps it, but keeps Limits' and Metadata's contents.
+// left zero. Compile does not change it; it must not change while a table that was compiled from it is in use.
 type Definition struct {
 	ID, Name string
 	Key      string

@@ -98,6 +98,9 @@ func compileFiles(files []file, problems Problems, opts Options) (*Table, error)
 		return nil, all
 	}
 	table.warnings = all
+	for _, source := range sources {
+		source.forgetText()
+	}
 	return table, nil
 }
 

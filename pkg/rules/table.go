@@ -15,6 +15,8 @@ type Table struct {
 	rules    []*ratelimit.Rule
 	hash     string
 	warnings Problems
+	opts     Options
+	sources  []*Source // what it was compiled from, for Extend
 }
 
 type domain struct {
