@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,7 +130,11 @@ func TestCorruptRuleIsNamedAndCanBeRemoved(t *testing.T) {
 
 		_, getErr := d.Get(t.Context(), bad.ID)
 		_, _, listErr := d.List(t.Context(), Filter{})
-		_, allErr := d.All(t.Context(), func(*Rule) error { return nil })
+		var read []string
+		revision, allErr := d.All(t.Context(), func(r *Rule) error { read = append(read, r.ID); return nil })
+		if revision != 2 || !slices.Equal(read, []string{good.ID}) {
+			t.Errorf("%s: All reads %v at revision %d, want the good rule at 2", stored, read, revision)
+		}
 		for _, err := range []error{getErr, listErr, allErr} {
 			if !errors.Is(err, ErrCorrupt) || errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), bad.ID) {
 				t.Errorf("%s: error %v", stored, err)

@@ -22,6 +22,8 @@ type Options struct {
 	PollInterval time.Duration
 	// Now is the clock of CreatedAt, UpdatedAt and the audit table. Defaults to time.Now.
 	Now func() time.Time
+	// Looked is told what came of each look at the revision by Watch: nil, or why the database did not answer. nil: nobody is.
+	Looked func(error)
 	// Logger hears of migrations, and of notifications lost and found again. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -42,6 +44,9 @@ func (o *Options) complete() error {
 		if *d.value == 0 {
 			*d.value = d.by
 		}
+	}
+	if o.Looked == nil {
+		o.Looked = func(error) {}
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -106,12 +106,14 @@ func (e *callbackError) Unwrap() error { return e.err }
 
 // All implements Store.
 func (d *database) All(ctx context.Context, each func(*Rule) error) (revision int64, err error) {
+	var unreadable unreadableRules
 	err = d.call(ctx, d.LoadTimeout, "load all rules", func(ctx context.Context) error {
 		tx, err := d.reader.BeginTx(ctx, d.snapshot)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback() //nolint:errcheck // it has only read
+		unreadable = unreadableRules{}
 		if d.longRead != "" {
 			if _, err := tx.ExecContext(ctx, d.longRead); err != nil {
 				return err
@@ -127,7 +129,10 @@ func (d *database) All(ctx context.Context, each func(*Rule) error) (revision in
 		defer rows.Close()
 		for rows.Next() {
 			var rule Rule
-			if err := scanRule(rows, &rule); err != nil {
+			if err := scanRule(rows, &rule); errors.Is(err, ErrCorrupt) {
+				unreadable.add(err)
+				continue
+			} else if err != nil {
 				return err
 			}
 			if err := each(&rule); err != nil {
@@ -139,7 +144,31 @@ func (d *database) All(ctx context.Context, each func(*Rule) error) (revision in
 	if err != nil {
 		return 0, err
 	}
-	return revision, nil
+	return revision, unreadable.err()
+}
+
+// unreadableRules are the rules that All passes over.
+type unreadableRules struct {
+	first error
+	count int
+}
+
+func (u *unreadableRules) add(err error) {
+	if u.count++; u.count == 1 {
+		u.first = err
+	}
+}
+
+// err names the first, because the others are likely to be from the same source.
+func (u *unreadableRules) err() error {
+	switch u.count {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("load all rules: %w", u.first)
+	default:
+		return fmt.Errorf("load all rules: %w (and %d more)", u.first, u.count-1)
+	}
 }
 
 // Revision implements Store.

@@ -19,6 +19,8 @@ type Filter struct {
 	EnabledOnly bool
 	Page        int // from 1; 0 means 1. A page past the end is empty
 	PageSize    int // 1 to MaxPageSize; 0 means DefaultPageSize
+	// Offset is how many rules come before the first page, for a listing that begins with rules from elsewhere.
+	Offset int64
 }
 
 // Store keeps rules. It is safe for concurrent use.
@@ -45,7 +47,8 @@ type Store interface {
 	Apply(ctx context.Context, changes []Change, actor Actor) ([]Rule, error)
 
 	// All calls each for every rule, disabled ones included, in one consistent view, and returns the revision of that view.
-	// An error from each ends it and is returned. The pointer is valid during the call only.
+	// An error from each ends it and is returned. The pointer is valid during the call only. Rules that cannot be read are
+	// passed over: the error then wraps ErrCorrupt and names them, and the revision is that of the view all the same.
 	All(ctx context.Context, each func(*Rule) error) (revision int64, err error)
 	// Revision returns a number that grows with every change. It is cheap.
 	Revision(ctx context.Context) (int64, error)
@@ -80,8 +83,11 @@ func (f Filter) window() (limit, offset int64, err error) {
 	if size < 1 || size > MaxPageSize {
 		return 0, 0, fmt.Errorf("%w: page size %d is out of range: write 1 to %d", ErrInvalid, f.PageSize, MaxPageSize)
 	}
-	if page-1 > math.MaxInt64/size {
+	if f.Offset < 0 {
+		return 0, 0, fmt.Errorf("%w: page offset %d is negative: write 0 or more", ErrInvalid, f.Offset)
+	}
+	if page-1 > (math.MaxInt64-f.Offset)/size {
 		return size, math.MaxInt64, nil
 	}
-	return size, (page - 1) * size, nil
+	return size, f.Offset + (page-1)*size, nil
 }

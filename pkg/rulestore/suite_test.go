@@ -1,6 +1,7 @@
 package rulestore_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -531,6 +532,12 @@ func testPages(t *testing.T, open func(rulestore.Options) rulestore.Store) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%+v: got %d rules\n%+v, want %d\n%+v", filter, len(got), got, len(want), want)
 		}
+		filter.Page, filter.Offset = 2, 3
+		page := cmp.Or(filter.PageSize, rulestore.DefaultPageSize)
+		first, end := min(3+page, len(want)), min(3+2*page, len(want))
+		if rules, total, err := store.List(t.Context(), filter); err != nil || total != int64(len(want)) || !slices.Equal(rules, want[first:end]) {
+			t.Errorf("%+v: got %d rules of %d (%v)\n%+v", filter, len(rules), total, err, rules)
+		}
 	}
 }
 
@@ -538,13 +545,13 @@ func testPageBounds(t *testing.T, open func(rulestore.Options) rulestore.Store) 
 	store := open(rulestore.Options{})
 	create(t, store, rule("user", "*"))
 	for _, filter := range []rulestore.Filter{
-		{Page: -1}, {Page: math.MinInt}, {PageSize: -1}, {PageSize: rulestore.MaxPageSize + 1}, {PageSize: math.MaxInt},
+		{Page: -1}, {Page: math.MinInt}, {PageSize: -1}, {PageSize: rulestore.MaxPageSize + 1}, {PageSize: math.MaxInt}, {Offset: -1},
 	} {
 		_, _, err := store.List(t.Context(), filter)
 		wantErr(t, err, rulestore.ErrInvalid, "page")
 	}
 	for _, filter := range []rulestore.Filter{
-		{Page: 2}, {Page: math.MaxInt}, {Page: math.MaxInt, PageSize: rulestore.MaxPageSize}, {Page: math.MaxInt/rulestore.MaxPageSize + 1, PageSize: rulestore.MaxPageSize},
+		{Page: 2}, {Offset: 1}, {Offset: math.MaxInt64}, {Page: math.MaxInt, Offset: math.MaxInt64}, {Page: math.MaxInt}, {Page: math.MaxInt, PageSize: rulestore.MaxPageSize}, {Page: math.MaxInt/rulestore.MaxPageSize + 1, PageSize: rulestore.MaxPageSize},
 	} {
 		rules, total, err := store.List(t.Context(), filter)
 		if err != nil || len(rules) != 0 || total != 1 {

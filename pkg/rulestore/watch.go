@@ -35,7 +35,11 @@ func (d *database) Watch(ctx context.Context, changed func(context.Context) erro
 	f := follower{interval: d.PollInterval, wake: wake, changed: changed, revision: func(ctx context.Context) (int64, error) {
 		bounded, cancel := context.WithTimeout(ctx, watchTimeout)
 		defer cancel()
-		return d.Revision(bounded)
+		revision, err := d.Revision(bounded)
+		if ctx.Err() == nil {
+			d.Looked(err)
+		}
+		return revision, err
 	}}
 	f.run(ctx)
 	listening.Wait()
