@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
@@ -190,6 +191,7 @@ func (s *PostgresServer) Process() *Process { return s.process }
 func (s *PostgresServer) Pause() {
 	s.t.Helper()
 	s.signal(syscall.SIGSTOP) // first the parent, so that it starts no more children
+	Eventually(s.t, "postgres has stopped", func() bool { return stateOf(s.process.PID()) == 'T' })
 	for _, pid := range s.children() {
 		_ = syscall.Kill(pid, syscall.SIGSTOP) // one that has ended needs no stopping
 	}
@@ -219,12 +221,22 @@ func (s *PostgresServer) Kill() {
 
 // runs tells whether a process is there and more than an entry that nobody has asked for yet.
 func runs(pid int) bool {
+	state := stateOf(pid)
+	return state != 0 && state != 'Z' && state != 'X'
+}
+
+// stateOf is the letter that the system has for what a process does (T: stopped, Z: ended), 0 if there is none.
+func stateOf(pid int) byte {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false
+		return 0
 	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+	// The name, in parentheses, may hold any character.
+	_, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
+	if state == "" {
+		return 0
+	}
+	return state[0]
 }
 
 // Restart ends the server if it runs, and starts it on the same port with the same data.
