@@ -1,0 +1,53 @@
+package fastgrpc
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// deadline is a context that ends at a time. It makes its channel and its timer only when somebody asks for them, which a
+// handler that does not wait never does.
+type deadline struct {
+	at    time.Time
+	mu    sync.Mutex
+	done  chan struct{}
+	timer *time.Timer
+}
+
+func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
+
+func (d *deadline) Value(any) any { return nil }
+
+func (d *deadline) Err() error {
+	if time.Now().Before(d.at) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+func (d *deadline) Done() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.done == nil {
+		done := make(chan struct{})
+		d.done = done
+		d.timer = time.AfterFunc(time.Until(d.at), func() { close(done) })
+	}
+	return d.done
+}
+
+// AfterFunc spares package context a goroutine per derived context.
+func (d *deadline) AfterFunc(f func()) (stop func() bool) {
+	return time.AfterFunc(time.Until(d.at), f).Stop
+}
+
+// release stops the timer. It reports whether d may serve another batch: nobody holds its channel.
+func (d *deadline) release() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	return d.done == nil
+}
