@@ -2,16 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -24,13 +19,9 @@ import (
 )
 
 type checkOptions struct {
-	output  string
-	cost    int64
-	timeout time.Duration
-
-	tls                bool
-	caFile, serverName string
-	certFile, keyFile  string
+	output    string
+	cost      int64
+	transport transportOptions
 }
 
 func newCheck() *cobra.Command {
@@ -54,12 +45,7 @@ ADDRESS is host:port or unix:PATH. Exit status: 0 allowed, 1 denied, 2 no answer
 	flags := command.Flags()
 	outputFlag(command, &options.output)
 	flags.Int64Var(&options.cost, "cost", 1, "what to charge: 0 looks, a negative cost gives back")
-	flags.DurationVar(&options.timeout, "timeout", 5*time.Second, "how long to wait for the answer")
-	flags.BoolVar(&options.tls, "tls", false, "connect with TLS")
-	flags.StringVar(&options.caFile, "ca", "", "PEM `FILE` of the certificate authorities to trust (default: the system's)")
-	flags.StringVar(&options.serverName, "server-name", "", "`NAME` that the server's certificate must have (default: ADDRESS's host)")
-	flags.StringVar(&options.certFile, "cert", "", "PEM `FILE` of the client certificate")
-	flags.StringVar(&options.keyFile, "key", "", "PEM `FILE` of the client certificate's key")
+	options.transport.flags(command, "ADDRESS")
 	return command
 }
 
@@ -71,9 +57,13 @@ func check(ctx context.Context, out io.Writer, address, domain string, descripto
 	if err != nil {
 		return err
 	}
-	transport, err := options.credentials()
+	settings, err := options.transport.config()
 	if err != nil {
 		return err
+	}
+	transport := insecure.NewCredentials()
+	if settings != nil {
+		transport = credentials.NewTLS(settings)
 	}
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport))
 	if err != nil {
@@ -81,7 +71,7 @@ func check(ctx context.Context, out io.Writer, address, domain string, descripto
 	}
 	defer func() { _ = connection.Close() }()
 
-	ctx, cancel := context.WithTimeout(ctx, options.timeout)
+	ctx, cancel := context.WithTimeout(ctx, options.transport.timeout)
 	defer cancel()
 	reply, err := rlsv3.NewRateLimitServiceClient(connection).ShouldRateLimit(ctx, request)
 	if err != nil {
@@ -120,37 +110,6 @@ func checkRequest(domain string, descriptors []string, cost int64) (*rlsv3.RateL
 		request.Descriptors = append(request.Descriptors, descriptor)
 	}
 	return request, nil
-}
-
-func (o checkOptions) credentials() (credentials.TransportCredentials, error) {
-	if !o.tls {
-		if o.caFile != "" || o.certFile != "" || o.keyFile != "" || o.serverName != "" {
-			return nil, errors.New("--ca, --cert, --key and --server-name need --tls")
-		}
-		return insecure.NewCredentials(), nil
-	}
-	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.serverName}
-	if o.caFile != "" {
-		pem, err := os.ReadFile(o.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca: %w", err)
-		}
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca %s: no PEM certificate in it", o.caFile)
-		}
-	}
-	if (o.certFile == "") != (o.keyFile == "") {
-		return nil, errors.New("--cert and --key go together")
-	}
-	if o.certFile != "" {
-		pair, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--cert %s, --key %s: %w", o.certFile, o.keyFile, err)
-		}
-		settings.Certificates = []tls.Certificate{pair}
-	}
-	return credentials.NewTLS(settings), nil
 }
 
 // decision is what check prints: Envoy's reply in weir's words.

@@ -55,6 +55,7 @@ rules in YAML files that are reloaded while it runs, and counts in memory or in 
   weir validate config/rules                    check rule files before they are used
   weir explain --rules config/rules edge user=ann   which rule a request meets, and why
   weir check localhost:50051 edge user=ann      ask a running server
+  weir rules list                               the rules of a running server, through its API
   weir bench localhost:50051                    say what a decision of it costs
 
 Exit status: 0 yes or done, 1 no (denied, not valid), 2 no answer (wrong flags, server away).`,
@@ -67,6 +68,6 @@ Exit status: 0 yes or done, 1 no (denied, not valid), 2 no answer (wrong flags, 
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see '%s --help'", err, command.CommandPath())
 	})
-	root.AddCommand(newServe(), newValidate(), newExplain(), newCheck(), newBench(), newBenchFloor(), newVersion())
+	root.AddCommand(newServe(), newValidate(), newExplain(), newCheck(), newRules(), newUsage(), newReset(), newToken(), newBench(), newBenchFloor(), newVersion())
 	return root
 }
