@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -214,13 +215,15 @@ func (c *conn) read() {
 	}
 }
 
+var errHungUp = errors.New("the server closed the connection")
+
 // end gives up the connection and the calls on it.
 func (c *conn) end(err error) {
 	if c.err == nil {
 		c.err = err
 	}
-	if errors.Is(c.err, io.EOF) {
-		c.err = errors.New("the server closed the connection")
+	if errors.Is(c.err, io.EOF) || errors.Is(c.err, syscall.ECONNRESET) || errors.Is(c.err, syscall.EPIPE) {
+		c.err = errHungUp
 	}
 	c.closed = true
 	_ = c.net.Close()

@@ -108,6 +108,11 @@ type walk struct {
 	left     int // calls to make
 }
 
+// newWalk is what one of several lanes walks over.
+func newWalk(lane, lanes, keys int) walk {
+	return walk{at: lane, step: lanes, left: (keys - lane + lanes - 1) / lanes}
+}
+
 // take takes one of the calls that are left.
 func (w *walk) take() bool {
 	if w.left == 0 {

@@ -115,7 +115,7 @@ func (l *load) prime(ctx context.Context) error {
 	for i, lane := range l.lanes {
 		lane.mu.Lock()
 		lane.expect = expectation{statuses: l.expect.statuses}
-		lane.walk = walk{at: i, step: lanes, left: (keys - i + lanes - 1) / lanes}
+		lane.walk = newWalk(i, lanes, keys)
 		lane.repeat = true
 		for range walkers {
 			lane.next()
