@@ -28,6 +28,8 @@ type sidecar struct {
 	limiter *engine.Limiter
 	address string
 
+	options []grpc.ServerOption
+
 	mu     sync.Mutex
 	server *grpc.Server
 	last   *ratelimitv1.CheckRateLimitRequest
@@ -36,11 +38,11 @@ type sidecar struct {
 	hang         atomic.Pointer[chan struct{}]
 }
 
-func startSidecar(t *testing.T) *sidecar {
+func startSidecar(t *testing.T, options ...grpc.ServerOption) *sidecar {
 	t.Helper()
 	store := memstore.New(memstore.Options{})
 	t.Cleanup(store.Close)
-	s := &sidecar{t: t, limiter: engine.New(store, engine.Options{}), address: "127.0.0.1:0"}
+	s := &sidecar{t: t, limiter: engine.New(store, engine.Options{}), address: "127.0.0.1:0", options: options}
 	table, err := rules.Load([]string{rulesFile(t)}, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +63,7 @@ func (s *sidecar) start() {
 	s.address = listener.Addr().String()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.server = grpc.NewServer(grpc.StatsHandler(&connCounter{n: &s.conns}))
+	s.server = grpc.NewServer(append(s.options, grpc.StatsHandler(&connCounter{n: &s.conns}))...)
 	ratelimitv1.RegisterRateLimitServiceServer(s.server, s)
 	go func(server *grpc.Server) { _ = server.Serve(listener) }(s.server)
 }
