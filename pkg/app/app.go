@@ -72,22 +72,23 @@ func Run(ctx context.Context, options Options) error {
 	limiter := engine.New(stores.store, engine.Options{
 		Prefix: a.config.RateLimit.KeyPrefix, DefaultDomain: a.config.Rules.DefaultDomain, Recorder: recorder,
 	})
-	rules, err := a.loadRules(limiter)
+	rules, err := a.newRules(limiter)
 	if err != nil {
 		return err
 	}
+	rules.Load(ctx)
 	fronts, err := a.openFronts(ctx, limiter)
 	if err != nil {
 		return err
 	}
-	fronts.ready.add("rules", false, rules.ready)
+	fronts.ready.add("rules", false, rules.Ready)
 	if stores.ping != nil {
 		fronts.ready.add("redis", false, stores.ping)
 	}
 
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
-	tasks.Go(func() { rules.watcher.Run(background) })
+	tasks.Go(func() { rules.Run(background) })
 	tasks.Go(func() {
 		for {
 			select {
@@ -95,7 +96,7 @@ func Run(ctx context.Context, options Options) error {
 				return
 			case <-options.Reload:
 				a.logger.InfoContext(background, "reloading the rules, as asked by a signal")
-				rules.watcher.Reload()
+				rules.Reload()
 			}
 		}
 	})

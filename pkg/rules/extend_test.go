@@ -131,3 +131,37 @@ func TestExtendOfASafeTableStaysSafe(t *testing.T) {
 		t.Errorf("another domain: limit %d; %d rules, hash %s", got, table.Len(), table.Hash())
 	}
 }
+
+func TestKnows(t *testing.T) {
+	table := mustCompile(t, "domain: d\ndescriptors:\n  - {key: user, descriptors: [{key: path, limits: [{limit: 1, window: 1s}]}]}\n  - {key: 'x-*', limits: [{limit: 1, window: 1s}]}\n---\n"+extended)
+	for _, c := range []struct {
+		domain, key string
+		want        bool
+	}{
+		{"d", "user", true}, {"d", "x-1", true}, {"d", "path", false}, {"d", "", false},
+		{"k1s0", "anything", true}, // by the default
+		{"edge", "user", true}, {"edge", "plan", false}, {"nowhere", "user", false},
+	} {
+		if got := table.Knows(c.domain, c.key); got != c.want {
+			t.Errorf("%s in %s: %v", c.key, c.domain, got)
+		}
+	}
+	if got := table.Keys("k1s0"); !slices.Equal(got, []string{"plan", "user"}) {
+		t.Errorf("keys %v", got)
+	}
+}
+
+func TestDefines(t *testing.T) {
+	table := mustCompile(t, extended)
+	for _, c := range []struct {
+		domain, key, value string
+		want               bool
+	}{
+		{"k1s0", "user", "taken", true}, {"k1s0", "user", "off", true}, {"k1s0", "user", "a*", true}, {"k1s0", "plan", "", true},
+		{"k1s0", "user", "", false}, {"k1s0", "user", "abc", false}, {"edge", "user", "", true}, {"nowhere", "user", "", false},
+	} {
+		if got := table.Defines(c.domain, c.key, c.value); got != c.want {
+			t.Errorf("%s=%s in %s: %v", c.key, c.value, c.domain, got)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/weirhq/weir/pkg/ratelimit"
@@ -98,4 +100,45 @@ func Safe(limit ratelimit.Limit) (*Table, error) {
 	digest.rule(rule)
 	t.hash = digest.sum()
 	return t, nil
+}
+
+// Knows tells whether descriptors of a domain may begin with an entry of this key: a definition is for it, or the domain has
+// a default. While the safe default is in force every key is known.
+func (t *Table) Knows(domain, key string) bool {
+	d := t.domains[domain]
+	if d == nil {
+		return t.safe != nil
+	}
+	if d.fallback != nil || d.root.keys[key] != nil {
+		return true
+	}
+	return slices.ContainsFunc(d.root.wild, func(w wildKey) bool { return w.key.match(key) })
+}
+
+// Keys returns the keys with which the definitions of a domain begin, sorted; those that hold a '*' are left out. The
+// slice is the caller's.
+func (t *Table) Keys(domain string) []string {
+	d := t.domains[domain]
+	if d == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(d.root.keys))
+}
+
+// Defines tells whether a source of the table has a definition for this entry at the first level of a domain, disabled or
+// not, written with this very value: empty for any.
+func (t *Table) Defines(domain, key, value string) bool {
+	for _, source := range t.sources {
+		for i := range source.Domains {
+			if cmp.Or(source.Domains[i].Name, t.opts.DefaultDomain) != domain {
+				continue
+			}
+			if slices.ContainsFunc(source.Domains[i].Descriptors, func(d Definition) bool {
+				return d.Key == key && d.Value == value && d.Match == nil
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }

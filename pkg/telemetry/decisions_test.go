@@ -196,12 +196,12 @@ func TestReloadKeepsCountsOfRulesThatStay(t *testing.T) {
 	}
 	fresh := newRule("edge", "stays")
 	fresh.DetailedMetric = true
-	m.RulesLoaded([]*ratelimit.Rule{fresh}, "abc")
+	m.RulesInForce([]*ratelimit.Rule{fresh}, "abc")
 	m.Decided(fresh, entries("user", "ann"), ratelimit.OutcomeAllowed, 1)
 	expect(t, m, "weir_hits_total", `{domain="edge",rule="stays",value="user=ann"} 2`)
 
 	plain := newRule("edge", "stays") // shows values no more
-	m.RulesLoaded([]*ratelimit.Rule{plain}, "abc")
+	m.RulesInForce([]*ratelimit.Rule{plain}, "abc")
 	m.Decided(plain, entries("user", "ann"), ratelimit.OutcomeAllowed, 1)
 	expect(t, m, "weir_hits_total", `{domain="edge",rule="stays",value=""} 1`)
 }
@@ -242,7 +242,7 @@ func TestLabelSetsStayBoundedOverReloads(t *testing.T) {
 	for generation := range 1000 {
 		rules := table(generation + 1)
 		current.Store("rules", rules)
-		m.RulesLoaded(rules, "abc")
+		m.RulesInForce(rules, "abc")
 		if generation%100 == 0 {
 			if n := len(scrape(t, m, "weir_hits_total")); n > (20+3)*(1+5+1) {
 				t.Fatalf("%d series after %d reloads", n, generation)
@@ -252,7 +252,7 @@ func TestLabelSetsStayBoundedOverReloads(t *testing.T) {
 	close(stop)
 	group.Wait()
 	rules := table(2000)
-	m.RulesLoaded(rules, "abc")
+	m.RulesInForce(rules, "abc")
 	kept := 0
 	m.decisions.byRule.Load().Range(func(any, any) bool { kept++; return true })
 	if kept != 0 {
@@ -340,7 +340,7 @@ func BenchmarkDecided(b *testing.B) {
 	})
 }
 
-func BenchmarkRulesLoaded(b *testing.B) {
+func BenchmarkRulesInForce(b *testing.B) {
 	m := NewMetrics(MetricsOptions{})
 	rules := make([]*ratelimit.Rule, 100_000)
 	for i := range rules {
@@ -348,6 +348,6 @@ func BenchmarkRulesLoaded(b *testing.B) {
 		m.Decided(rules[i], nil, ratelimit.OutcomeAllowed, 1)
 	}
 	for b.Loop() {
-		m.RulesLoaded(rules, "abc")
+		m.RulesInForce(rules, "abc")
 	}
 }

@@ -55,11 +55,19 @@ func TestRuleMetrics(t *testing.T) {
 	expect(t, m, "weir_rules_last_reload_success_timestamp_seconds", "0")
 
 	before := time.Now().Unix()
-	m.RulesLoaded([]*ratelimit.Rule{newRule("edge", "a"), newRule("edge", "b")}, "00000000002a77777777")
+	m.RulesLoaded()
+	m.RulesInForce([]*ratelimit.Rule{newRule("edge", "a"), newRule("edge", "b")}, "00000000002a77777777")
 	expect(t, m, "weir_rules_last_reload_successful", "1")
 	expect(t, m, "weir_rules_safe_default", "0")
 	expect(t, m, "weir_rules_loaded", "2")
 	expect(t, m, "weir_rules_hash", "42")
+	m.StoredRules(5, 2)
+	expect(t, m, "weir_rules_stored", `{state="merged"} 5`)
+	expect(t, m, "weir_rules_stored", `{state="overridden"} 2`)
+	for _, up := range []bool{true, false} {
+		m.RuleStoreUp(up)
+		expect(t, m, "weir_rule_store_up", map[bool]string{true: "1", false: "0"}[up])
+	}
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ type ruleMetrics struct {
 	succeeded, failed             prometheus.Counter
 	successful, time, count, hash prometheus.Gauge
 	safeDefault                   prometheus.Gauge
+	merged, overridden, storeUp   prometheus.Gauge
 }
 
 func newRuleMetrics(registry prometheus.Registerer) ruleMetrics {
@@ -21,6 +22,11 @@ func newRuleMetrics(registry prometheus.Registerer) ruleMetrics {
 		Help: "Loads of the rules, the first one included, by result.",
 	}, []string{"result"})
 	registry.MustRegister(reloads)
+	stored := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "rules_stored",
+		Help: "Rules of the rule store by state: in force (or disabled), or overridden by a rule file.",
+	}, []string{"state"})
+	registry.MustRegister(stored)
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
 		registry.MustRegister(g)
@@ -34,19 +40,41 @@ func newRuleMetrics(registry prometheus.Registerer) ruleMetrics {
 		count:       gauge("rules_loaded", "Rules in force."),
 		hash:        gauge("rules_hash", "The first 48 bits of a hash of the rules in force: replicas with the same rules show the same number."),
 		safeDefault: gauge("rules_safe_default", "1 while there are no valid rules and the default limit applies to everything."),
+		merged:      stored.WithLabelValues("merged"),
+		overridden:  stored.WithLabelValues("overridden"),
+		storeUp:     gauge("rule_store_up", "1 if the rule store answered when it was last looked at, 0 if not or if there is none."),
 	}
 }
 
-// RulesLoaded tells that rules were loaded without an error, and their hash in hexadecimal. Call it once they are in
-// force: the series of rules that are not among them are dropped.
-func (m *Metrics) RulesLoaded(rules []*ratelimit.Rule, hash string) {
-	m.decisions.keep(rules)
+// RulesLoaded tells that rule files were loaded without an error.
+func (m *Metrics) RulesLoaded() {
 	m.rules.succeeded.Inc()
 	m.rules.successful.Set(1)
 	m.rules.time.SetToCurrentTime()
+	m.rules.safeDefault.Set(0)
+}
+
+// RulesInForce tells which rules are in force now, and their hash in hexadecimal. Call it once they are: the series of rules
+// that are not among them are dropped.
+func (m *Metrics) RulesInForce(rules []*ratelimit.Rule, hash string) {
+	m.decisions.keep(rules)
 	m.rules.count.Set(float64(len(rules)))
 	m.rules.hash.Set(hashNumber(hash))
-	m.rules.safeDefault.Set(0)
+}
+
+// StoredRules tells how many rules of the rule store are merged with those of files, and how many a file overrides.
+func (m *Metrics) StoredRules(merged, overridden int) {
+	m.rules.merged.Set(float64(merged))
+	m.rules.overridden.Set(float64(overridden))
+}
+
+// RuleStoreUp tells whether the rule store answers.
+func (m *Metrics) RuleStoreUp(up bool) {
+	if up {
+		m.rules.storeUp.Set(1)
+	} else {
+		m.rules.storeUp.Set(0)
+	}
 }
 
 // RulesRefused tells that rules were not loaded because of their errors. Those before them stay in force.
