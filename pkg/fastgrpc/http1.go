@@ -4,7 +4,7 @@ import "bytes"
 
 // http1Answer is what a client that speaks HTTP/1 is told.
 const http1Answer = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n" +
-	"Content-Length: 63\r\n\r\nThis port speaks gRPC alone, over HTTP/2 with prior knowledge.\r\n"
+	"Content-Length: 64\r\n\r\nThis port speaks gRPC alone, over HTTP/2 with prior knowledge.\r\n"
 
 const maxRequestLine = 8 << 10
 
