@@ -112,7 +112,7 @@ func (a *addresses) client(c *Call) (client netip.Addr, ok bool) {
 	switch client, ok = parseHop(c.Peer()); {
 	case ok && !a.isTrusted(client):
 		return client, true
-	case !ok && !(a.unix && isUnix(c.Peer())):
+	case !ok && (!a.unix || !isUnix(c.Peer())):
 		return netip.Addr{}, false
 	}
 	// From here on client is a trusted proxy, or not valid if that is a unix socket.

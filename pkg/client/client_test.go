@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,8 +53,9 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, &service{fail: func(int) error { return test.sent }}, client.Options{Retries: -1})
 			_, err := c.CreateRule(t.Context(), client.RuleSpec{Scope: "user", IdentifierPattern: "*"})
+			want := []error{test.want}
 			for _, sentinel := range all {
-				if got := errors.Is(err, sentinel); got != (sentinel == test.want) {
+				if got := errors.Is(err, sentinel); got != slices.Contains(want, sentinel) {
 					t.Errorf("errors.Is(%v, %v) = %t", err, sentinel, got)
 				}
 			}
@@ -218,7 +220,8 @@ func TestCheckIsSentWhole(t *testing.T) {
 		}
 	}
 	for _, check := range []client.Check{
-		{Scope: "user", Window: time.Millisecond}, {Scope: "user", Window: -time.Second},
+		{Scope: "user", Window: time.Millisecond},
+		{Scope: "user", Window: -time.Second},
 		{Domain: "edge", Descriptors: []ratelimit.Descriptor{{Limit: &ratelimit.Limit{}}}},
 	} {
 		if _, err := c.Check(t.Context(), check); !errors.Is(err, client.ErrInvalid) {
@@ -304,8 +307,16 @@ func TestAllRules(t *testing.T) {
 	if n != 100 || !errors.Is(failed, client.ErrForbidden) {
 		t.Errorf("%d rules, then %v; want 100 and ErrForbidden", n, failed)
 	}
-	for range c.AllRules(t.Context(), client.RuleFilter{}) {
-		break // and no further page is read
+	s.fail = nil
+	before := s.count("ListRules")
+	for _, err := range c.AllRules(t.Context(), client.RuleFilter{}) {
+		if err != nil {
+			t.Error(err)
+		}
+		break
+	}
+	if read := s.count("ListRules") - before; read != 1 {
+		t.Errorf("%d pages were read for one rule", read)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weirhq/weir/pkg/engine"
@@ -11,9 +12,30 @@ import (
 	"github.com/weirhq/weir/pkg/respond"
 )
 
-// Embedded is a Checker in this process. Limiter is required.
+// Decider decides requests in this process: an *embed.Engine, or what OfLimiter returns. Decide calls use with the answer,
+// which is valid only during this call, or returns why there is none.
+type Decider interface {
+	Decide(ctx context.Context, request *ratelimit.Request, use func(*engine.Decision)) error
+}
+
+// OfLimiter makes a Decider of an engine that the caller has put together.
+func OfLimiter(l *engine.Limiter) Decider { return limiter{l} }
+
+type limiter struct{ *engine.Limiter }
+
+// Decide implements Decider.
+func (l limiter) Decide(ctx context.Context, request *ratelimit.Request, use func(*engine.Decision)) error {
+	decided := l.Check(ctx, *request, false)
+	if decided.Err != nil {
+		return decided.Err
+	}
+	use(&decided)
+	return nil
+}
+
+// Embedded is a Checker in this process. Decider is required.
 type Embedded struct {
-	Limiter *engine.Limiter
+	Decider Decider
 	// Domain is that of checks by scope and identifier. Empty: k1s0.
 	Domain string
 	// Default is the limit where no rule applies, checked by Limit.Check. nil: such a check is allowed.
@@ -22,7 +44,7 @@ type Embedded struct {
 
 var _ Checker = Embedded{}
 
-// Check decides by the limiter's rules and counters. RuleID and Window need the server's rule table and are ErrUncheckable.
+// Check decides by the engine's rules and counters. RuleID and Window need a server's rule table and are ErrUncheckable.
 func (e Embedded) Check(ctx context.Context, check Check) (Decision, error) {
 	if check.RuleID != "" || check.Window != 0 {
 		return Decision{}, fmt.Errorf("%w: an embedded engine checks by scope and identifier, or by domain and descriptors", ErrUncheckable)
@@ -36,17 +58,32 @@ func (e Embedded) Check(ctx context.Context, check Check) (Decision, error) {
 			request.Domain = "k1s0"
 		}
 	}
-	decided := e.Limiter.Check(ctx, request, check.Peek)
-	if decided.Err != nil {
-		if errors.Is(decided.Err, ratelimit.ErrConflict) {
-			return Decision{}, ErrConflict
+	if check.Peek {
+		request.ID = ""
+		request.Descriptors = slices.Clone(request.Descriptors)
+		for i := range request.Descriptors {
+			request.Descriptors[i].HasCost = false
 		}
-		return Decision{}, fmt.Errorf("%w: %w", ErrUncheckable, decided.Err)
 	}
-	if decided.StoreErr != nil && !decided.Over {
-		return Decision{}, fmt.Errorf("%w: %w", ErrUnavailable, decided.StoreErr)
+	var (
+		decision Decision
+		storeErr error
+	)
+	err := e.Decider.Decide(ctx, &request, func(decided *engine.Decision) {
+		if storeErr = decided.StoreErr; storeErr == nil || decided.Over {
+			storeErr = nil
+			decision = decisionFrom(decided, time.Now())
+		}
+	})
+	switch {
+	case errors.Is(err, ratelimit.ErrConflict):
+		return Decision{}, fmt.Errorf("%w: %w", ErrConflict, err)
+	case err != nil:
+		return Decision{}, fmt.Errorf("%w: %w", ErrUncheckable, err)
+	case storeErr != nil:
+		return Decision{}, fmt.Errorf("%w: %w", ErrUnavailable, storeErr)
 	}
-	return decisionFrom(&decided, time.Now()), nil
+	return decision, nil
 }
 
 func decisionFrom(decided *engine.Decision, now time.Time) Decision {

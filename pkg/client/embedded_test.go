@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/pkg/client"
+	"github.com/weirhq/weir/pkg/embed"
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/memstore"
 	"github.com/weirhq/weir/pkg/ratelimit"
@@ -42,7 +43,27 @@ func embedded(t *testing.T, store engine.Store) client.Embedded {
 	}
 	limiter := engine.New(store, engine.Options{})
 	limiter.SetTable(table)
-	return client.Embedded{Limiter: limiter}
+	return client.Embedded{Decider: client.OfLimiter(limiter)}
+}
+
+// The engine that other processes embed fits as it is.
+func TestEmbeddedEngine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, []byte(embeddedRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := embed.Open(embed.Options{Rules: []string{path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	d, err := client.Embedded{Decider: opened}.Check(t.Context(), client.Check{Scope: "user", Identifier: "ann"})
+	if err != nil || !d.Allowed || d.Remaining != 2 {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	if _, err := (client.Embedded{Decider: opened}).Check(t.Context(), client.Check{}); !errors.Is(err, client.ErrUncheckable) {
+		t.Errorf("nothing to check: got %v, want ErrUncheckable", err)
+	}
 }
 
 func newStore(t *testing.T) engine.Store {
@@ -95,6 +116,15 @@ func TestEmbedded(t *testing.T) {
 		}
 	}
 
+	look := client.Check{Domain: "k1s0", Peek: true, Descriptors: []ratelimit.Descriptor{
+		{Entries: []ratelimit.Entry{{Key: "user", Value: "bob"}}, Cost: 2, HasCost: true},
+	}}
+	for range 2 {
+		if d := check(look); !d.Allowed || d.Remaining != 3 {
+			t.Errorf("a look by descriptors with costs: %+v", d)
+		}
+	}
+
 	for range 3 {
 		if d := check(client.Check{Scope: "user", Identifier: "eve", RequestID: "id-1"}); d.Remaining != 2 {
 			t.Errorf("the same request id: %+v", d)
@@ -131,7 +161,7 @@ func TestGuardNeverAdmitsMoreThanTheLimit(t *testing.T) {
 	var group sync.WaitGroup
 	for range 50 {
 		group.Go(func() {
-			response, ok := serve(guard, requestFrom("1.1.1.1:1"))
+			response, ok := serve(guard, requestFrom(t, "1.1.1.1:1"))
 			_ = response.Body.Close()
 			if ok {
 				served.Add(1)

@@ -1,6 +1,9 @@
 package client
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // forwardedElements yields the parameter "for" of each element of a Forwarded field line (RFC 7239, section 4), the last one
 // first. false stands for an element without one. A line that is not of the grammar yields one false: whether a quote of
@@ -12,8 +15,8 @@ func forwardedElements(line string) func(yield func(string, bool) bool) {
 			yield("", false)
 			return
 		}
-		for i := len(nodes) - 1; i >= 0; i-- {
-			if !yield(nodes[i], nodes[i] != "") {
+		for _, node := range slices.Backward(nodes) {
+			if !yield(node, node != "") {
 				return
 			}
 		}

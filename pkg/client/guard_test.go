@@ -111,7 +111,7 @@ func TestMiddlewareAllows(t *testing.T) {
 	left := perMinute
 	left.Remaining = 7
 	check := &checker{answer: allowedWith(left)}
-	response, served := serve(newGuard(t, client.GuardOptions{Checker: check, Scope: "team"}), httptest.NewRequest(http.MethodGet, "/", nil))
+	response, served := serve(newGuard(t, client.GuardOptions{Checker: check, Scope: "team"}), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	defer response.Body.Close()
 	if !served || response.StatusCode != http.StatusOK {
 		t.Fatalf("served: %t, status %d", served, response.StatusCode)
@@ -155,7 +155,7 @@ func TestMiddlewareDenies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.options.Checker = &checker{answer: func(context.Context, client.Check) (client.Decision, error) { return test.decision, nil }}
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 			if test.accept != "" {
 				r.Header.Set("Accept", test.accept)
 			}
@@ -221,7 +221,7 @@ func TestMiddlewareFailure(t *testing.T) {
 				Checker: &checker{answer: test.answer}, FailClosed: test.closed, Timeout: 10 * time.Millisecond,
 				OnError: func(_ *client.Call, err error) { told = err },
 			})
-			response, served := serve(guard, httptest.NewRequest(http.MethodGet, "/", nil))
+			response, served := serve(guard, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 			defer response.Body.Close()
 			if served != (test.status == 200) || response.StatusCode != test.status {
 				t.Errorf("served: %t, status %d, want %d", served, response.StatusCode, test.status)
@@ -247,7 +247,7 @@ func TestMiddlewareDropsRequestsThatWereGivenUp(t *testing.T) {
 		}},
 		OnError: func(_ *client.Call, err error) { t.Errorf("OnError was told %v", err) },
 	})
-	response, served := serve(guard, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	response, served := serve(guard, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 	defer response.Body.Close()
 	if served || response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("served: %t, status %d", served, response.StatusCode)
@@ -258,7 +258,7 @@ func TestSkipCostAndDescribe(t *testing.T) {
 	check := &checker{}
 	get := func(options client.GuardOptions) {
 		options.Checker = check
-		response, served := serve(newGuard(t, options), httptest.NewRequest(http.MethodGet, "/items?n=5", nil))
+		response, served := serve(newGuard(t, options), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/items?n=5", nil))
 		_ = response.Body.Close()
 		if !served {
 			t.Error("not served")
@@ -301,7 +301,7 @@ func TestMissingKeysShareOneCounter(t *testing.T) {
 		"nobody":    {Key: client.ByBearer(), NoKey: "nobody"},
 	} {
 		options.Checker = check
-		response, _ := serve(newGuard(t, options), httptest.NewRequest(http.MethodGet, "/", nil))
+		response, _ := serve(newGuard(t, options), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		_ = response.Body.Close()
 		if got := check.last(t).Identifier; got != name {
 			t.Errorf("counted %q, want %q", got, name)

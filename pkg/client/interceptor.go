@@ -50,6 +50,7 @@ func (g *Guard) intercept(ctx context.Context, method string, setHeader func(met
 		return nil
 	case gone:
 		return status.FromContextError(ctx.Err()).Err()
+	case allowed, denied:
 	}
 	shown := decision.shown()
 	var space [8]respond.Header

@@ -120,7 +120,7 @@ func TestInterceptorsDeny(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, streamed := stream.Recv()
-			if streamed == io.EOF {
+			if errors.Is(streamed, io.EOF) {
 				t.Fatal("the stream ended well")
 			}
 			for _, err := range []error{unary, streamed} {

@@ -27,8 +27,9 @@ func keyOf(t testing.TB, key client.KeyFunc, r *http.Request) string {
 	return check.asked[0].Identifier
 }
 
-func requestFrom(peer string, headers ...string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
+func requestFrom(t testing.TB, peer string, headers ...string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	r.RemoteAddr = peer
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
@@ -92,7 +93,7 @@ func TestByAddress(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := keyOf(t, key, requestFrom(test.peer, test.headers...)); got != test.want {
+			if got := keyOf(t, key, requestFrom(t, test.peer, test.headers...)); got != test.want {
 				t.Errorf("counted by %q, want %q", got, test.want)
 			}
 		})
@@ -125,9 +126,9 @@ func TestKeys(t *testing.T) {
 		return subject, ok
 	})
 	const token = "0a6e1e6fd3ea17ae7e6a2f2b1e1f9d0f"
-	known := requestFrom("1.1.1.1:1", "X-Api-Key", " k1 ", "Authorization", "bearer "+token)
+	known := requestFrom(t, "1.1.1.1:1", "X-Api-Key", " k1 ", "Authorization", "bearer "+token)
 	known = known.WithContext(context.WithValue(known.Context(), subjectKey{}, "ann"))
-	unknown := requestFrom("1.1.1.1:1")
+	unknown := requestFrom(t, "1.1.1.1:1")
 	for name, test := range map[string]struct {
 		key            client.KeyFunc
 		known, unknown string
@@ -150,9 +151,9 @@ func TestKeys(t *testing.T) {
 		t.Errorf("the token is counted by %q, want a hash of it", bearer)
 	}
 	for name, r := range map[string]*http.Request{
-		"two headers":  requestFrom("1.1.1.1:1", "X-Api-Key", "a", "X-Api-Key", "b", "Authorization", "Bearer a", "Authorization", "Bearer b"),
-		"empty":        requestFrom("1.1.1.1:1", "X-Api-Key", " ", "Authorization", "Bearer "),
-		"other scheme": requestFrom("1.1.1.1:1", "Authorization", "Basic YTpi"),
+		"two headers":  requestFrom(t, "1.1.1.1:1", "X-Api-Key", "a", "X-Api-Key", "b", "Authorization", "Bearer a", "Authorization", "Bearer b"),
+		"empty":        requestFrom(t, "1.1.1.1:1", "X-Api-Key", " ", "Authorization", "Bearer "),
+		"other scheme": requestFrom(t, "1.1.1.1:1", "Authorization", "Basic YTpi"),
 	} {
 		for _, key := range []client.KeyFunc{client.ByHeader("X-Api-Key"), client.ByBearer()} {
 			if got := keyOf(t, key, r); got != "anonymous" {
@@ -172,18 +173,18 @@ func TestKeys(t *testing.T) {
 
 func TestKeysAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 300)
-	first, second := keyOf(t, fixed(long+"a"), requestFrom("1.1.1.1:1")), keyOf(t, fixed(long+"b"), requestFrom("1.1.1.1:1"))
+	first, second := keyOf(t, fixed(long+"a"), requestFrom(t, "1.1.1.1:1")), keyOf(t, fixed(long+"b"), requestFrom(t, "1.1.1.1:1"))
 	if len(first) > 256 || first == second {
 		t.Errorf("long keys are counted by %q and %q: want two short ones", first, second)
 	}
-	if got := keyOf(t, fixed("a\xff"), requestFrom("1.1.1.1:1")); got != "a\uFFFD" {
+	if got := keyOf(t, fixed("a\xff"), requestFrom(t, "1.1.1.1:1")); got != "a\uFFFD" {
 		t.Errorf("counted by %q, want valid UTF-8", got)
 	}
 }
 
 func TestEndpointsAreCleaned(t *testing.T) {
 	for _, path := range []string{"/api/orders", "/api//orders", "/api/./orders/", "/api/x/../orders", "/../api/orders"} {
-		r := requestFrom("1.1.1.1:1")
+		r := requestFrom(t, "1.1.1.1:1")
 		r.URL.Path = path
 		if got := keyOf(t, client.ByEndpoint(), r); got != "/api/orders" {
 			t.Errorf("%s is counted by %q", path, got)
@@ -205,16 +206,16 @@ func FuzzByAddress(f *testing.F) {
 		keys[header] = key
 	}
 	f.Fuzz(func(t *testing.T, sent string) {
-		if got := keyOf(t, keys["X-Forwarded-For"], requestFrom("10.1.1.1:1", "X-Forwarded-For", sent+", 1.1.1.1")); got != "1.1.1.1" {
+		if got := keyOf(t, keys["X-Forwarded-For"], requestFrom(t, "10.1.1.1:1", "X-Forwarded-For", sent+", 1.1.1.1")); got != "1.1.1.1" {
 			t.Errorf("counted by %q, want the address that the proxy saw", got)
 		}
 		for _, headers := range [][]string{{"Forwarded", sent + `, for=1.1.1.1;by="10.1.1.1"`}, {"Forwarded", sent, "Forwarded", "for=1.1.1.1"}} {
-			if got := keyOf(t, keys["Forwarded"], requestFrom("10.1.1.1:1", headers...)); got != "1.1.1.1" && got != "10.1.1.1" {
+			if got := keyOf(t, keys["Forwarded"], requestFrom(t, "10.1.1.1:1", headers...)); got != "1.1.1.1" && got != "10.1.1.1" {
 				t.Errorf("counted by %q, want the address that the proxy saw, or the proxy's", got)
 			}
 		}
 		for header, key := range keys {
-			got := keyOf(t, key, requestFrom("10.1.1.1:1", header, sent))
+			got := keyOf(t, key, requestFrom(t, "10.1.1.1:1", header, sent))
 			if _, err := netip.ParsePrefix(got); err != nil {
 				if _, err := netip.ParseAddr(got); err != nil {
 					t.Errorf("counted by %q, which is no address", got)

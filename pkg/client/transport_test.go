@@ -145,8 +145,8 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 			t.Fatalf("got %v, %v, want the last 503", response, err)
 		}
 		var want []client.Wait
-		for i, d := range []time.Duration{500, 1000, 2000, 2000, 2000} {
-			want = append(want, client.Wait{For: d * time.Millisecond, Status: 503, Retry: i + 1})
+		for i, d := range []time.Duration{time.Second / 2, time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second} {
+			want = append(want, client.Wait{For: d, Status: 503, Retry: i + 1})
 		}
 		if !slices.Equal(waits, want) {
 			t.Errorf("waited %v, want %v", waits, want)
@@ -263,7 +263,7 @@ func TestContextEndsAWait(t *testing.T) {
 
 		// A wait that the deadline would cut short is not begun, neither for a retry nor for pacing.
 		for i := range 2 {
-			ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			status, took := trip(t, transport, newRequest(t, http.MethodGet, "http://a/", "").WithContext(ctx))
 			cancel()
 			if status != http.StatusTooManyRequests || took != 0 {
@@ -440,9 +440,15 @@ func TestHostsArePacedApartAndForgotten(t *testing.T) {
 			host string
 			want time.Duration
 		}{
-			{"a", 0}, {"b", 0}, {"a", 5 * time.Second}, {"a", 5 * time.Second},
-			{"b", 0}, {"b", 5 * time.Second}, // a minute ago for b is over
-			{"a", 0}, {"c", 0}, {"c", 5 * time.Second},
+			{"a", 0},
+			{"b", 0},
+			{"a", 5 * time.Second},
+			{"a", 5 * time.Second},
+			{"b", 0}, // what it said is over
+			{"b", 5 * time.Second},
+			{"a", 0},
+			{"c", 0},
+			{"c", 5 * time.Second},
 		} {
 			if got := took(step.host); got != step.want {
 				t.Errorf("host %s waited %v, want %v", step.host, got, step.want)
