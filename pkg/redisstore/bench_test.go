@@ -26,7 +26,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 	for _, algorithm := range ratelimit.Algorithms() {
 		l := limit(b, algorithm, 100, time.Minute)
-		for _, hits := range []int{1, 3, 64} {
+		for _, hits := range []int{1, 3, 64, 256} {
 			b.Run(fmt.Sprintf("%v/charges=%d", algorithm, hits), func(b *testing.B) {
 				server.Do("flushall")
 				charges := make([]ratelimit.Charge, hits)

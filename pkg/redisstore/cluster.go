@@ -3,81 +3,107 @@ package redisstore
 import (
 	"context"
 	"sync"
+	"time"
+	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
-// node is a primary of a Cluster, and what it is to decide.
-type node struct {
-	client   *redis.Client
-	requests []*request
+// nodes are the lanes to a Cluster's primaries.
+type nodes struct {
+	mu    sync.RWMutex
+	lanes map[*redis.Client]*lane
 }
 
-// takeCluster decides charges on the nodes that hold their keys: one run of the script for each descriptor, because a
-// script must keep to one slot; one round trip for each node, all at the same time.
-func (s *Store) takeCluster(ctx context.Context, charges []ratelimit.Charge) {
-	clock := s.clock()
-	byBase := make(map[string]*request)
-	var requests []*request
+// lane returns the lane to a node. Those to nodes that have gone are dropped when one is added.
+func (n *nodes) lane(s *Store, node *redis.Client) *lane {
+	n.mu.RLock()
+	l := n.lanes[node]
+	n.mu.RUnlock()
+	if l != nil {
+		return l
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.lanes[node]; l != nil {
+		return l
+	}
+	if n.lanes == nil {
+		n.lanes = make(map[*redis.Client]*lane)
+	}
+	for old, l := range n.lanes {
+		if l.idle() {
+			delete(n.lanes, old)
+		}
+	}
+	l = &lane{store: s, node: node}
+	n.lanes[node] = l
+	return l
+}
+
+// part is what one node is to decide of a caller's charges.
+type part struct {
+	lane *lane
+	call *call
+}
+
+// takeCluster decides charges on the nodes that hold their keys, at the same time.
+func (s *Store) takeCluster(ctx context.Context, deadline time.Time, charges []ratelimit.Charge) {
+	var few [4]part
+	parts := few[:0]
+	var key []byte
 	for i := range charges {
 		c := &charges[i]
-		if !open(c) {
+		if !check(c) {
 			continue
 		}
-		base, same := baseOf(c.Hits)
-		if !same {
+		if !sameBase(c.Hits) {
 			c.Err = ErrCrossSlot
 			continue
 		}
-		r := byBase[base]
-		if r == nil {
-			r = s.requests.Get().(*request)
-			byBase[base] = r
-			requests = append(requests, r)
-		}
-		r.add(c, clock.time, true)
-	}
-	var nodes []node
-	for _, r := range requests {
-		r.pack(clock.micros, s.options.IdempotencyTTL)
-		client, err := s.cluster.MasterForKey(ctx, r.keys[0])
+		key = appendTagged(key[:0], c.Hits[0].Key)
+		node, err := s.cluster.MasterForKey(ctx, unsafe.String(unsafe.SliceData(key), len(key)))
 		if err != nil {
-			r.finish(nil, unavailable(err))
+			c.Err = unavailable(err)
 			continue
 		}
-		nodes = assign(nodes, client, r)
+		s.part(&parts, node, deadline).add(c, i, true)
+	}
+	for i := range parts {
+		parts[i].call.ready()
+	}
+	if len(parts) == 1 {
+		parts[0].lane.do(ctx, parts[0].call, charges)
+		return
 	}
 	var group sync.WaitGroup
-	for i := 1; i < len(nodes); i++ {
-		group.Go(func() { s.runNode(ctx, nodes[i].client, nodes[i].requests) })
-	}
-	if len(nodes) > 0 {
-		s.runNode(ctx, nodes[0].client, nodes[0].requests)
+	for _, p := range parts {
+		group.Go(func() { p.lane.do(ctx, p.call, charges) })
 	}
 	group.Wait()
-	for _, r := range requests {
-		s.release(r)
-	}
 }
 
-func assign(nodes []node, client *redis.Client, r *request) []node {
-	for i := range nodes {
-		if nodes[i].client == client {
-			nodes[i].requests = append(nodes[i].requests, r)
-			return nodes
+// part returns the call for a node, a new one if there is none yet.
+func (s *Store) part(parts *[]part, node *redis.Client, deadline time.Time) *call {
+	for _, p := range *parts {
+		if p.lane.node == node {
+			return p.call
 		}
 	}
-	return append(nodes, node{client, []*request{r}})
+	p := part{s.nodes.lane(s, node), s.calls.get(deadline)}
+	*parts = append(*parts, p)
+	return p.call
 }
 
 // runNode sends requests to a node until they are executed, there or where the node says.
-func (s *Store) runNode(ctx context.Context, client *redis.Client, requests []*request) {
-	for attempt := 1; len(requests) > 0; attempt++ {
-		replies := s.sendAll(ctx, client, requests)
-		again := requests[:0]
-		for i, r := range requests {
+func (s *Store) runNode(ctx context.Context, node *redis.Client, requests []*request) {
+	pending := requests
+	for attempt := 1; len(pending) > 0; attempt++ {
+		replies := s.sendAll(ctx, node, pending)
+		var again []*request
+		for i, r := range pending {
 			switch {
 			case attempt < attempts && redis.HasErrorPrefix(r.err, "NOSCRIPT"):
 				// The first brings the script for all; if it is lost again in between, all do.
@@ -92,18 +118,18 @@ func (s *Store) runNode(ctx context.Context, client *redis.Client, requests []*r
 				r.finish(replies[i], unavailable(r.err))
 			}
 		}
-		requests = again
+		pending = again
 	}
 }
 
 // sendAll is one round trip for any number of requests. It sets each one's err.
-func (s *Store) sendAll(ctx context.Context, client *redis.Client, requests []*request) [][]int64 {
+func (s *Store) sendAll(ctx context.Context, node *redis.Client, requests []*request) [][]int64 {
 	replies := make([][]int64, len(requests))
 	if len(requests) == 1 {
-		replies[0], requests[0].err = s.send(ctx, requests[0], client)
+		replies[0], requests[0].err = s.send(ctx, requests[0], node)
 		return replies
 	}
-	pipe := client.Pipeline()
+	pipe := node.Pipeline()
 	commands := make([]command, len(requests))
 	for i, r := range requests {
 		commands[i] = r.command(ctx, &s.script)

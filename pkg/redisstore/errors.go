@@ -21,6 +21,9 @@ var (
 	ErrTooManyHits = errors.New("too many hits in one charge")
 	// ErrReply is wrapped, besides ErrUnavailable, if what Redis answered makes no sense.
 	ErrReply = errors.New("unexpected reply")
+
+	errOverloaded = fmt.Errorf("%w: overloaded: more than %d hits wait for it: add replicas of weir, or a faster Redis", ErrUnavailable, maxWaiting)
+	errUndecided  = fmt.Errorf("%w: the round trip was given up", ErrUnavailable)
 )
 
 // unavailable wraps the cause of a failed round trip, and says what it means where that is not plain.

@@ -191,20 +191,21 @@ func TestHalfOpenConnections(t *testing.T) {
 	store := open(t, redisstore.Options{Addr: between.addr()})
 	l := limit(t, ratelimit.FixedWindow, 1_000_000, time.Hour)
 	hit := one("half:3600", l)
-	server.Pause() // until all callers wait, each on a connection of its own
+	const connections = 5
+	server.Pause()
 	var waiting sync.WaitGroup
-	for range 10 {
+	servers.Eventually(t, "several connections are open", func() bool {
 		waiting.Go(func() {
 			if c := take(t.Context(), store, hit); c.Err != nil {
 				t.Error(c.Err)
 			}
 		})
-	}
-	servers.Eventually(t, "ten connections are open", func() bool { return store.Stats().Open == 10 })
+		return store.Stats().Open >= connections
+	})
 	server.Resume()
 	waiting.Wait()
-	if idle := store.Stats().Idle; idle != 10 {
-		t.Fatalf("%d idle connections, want 10", idle)
+	if idle := store.Stats().Idle; idle < connections {
+		t.Fatalf("%d idle connections, want %d", idle, connections)
 	}
 	between.hold()
 	if err := punctual(t, store, hit); !errors.Is(err, redisstore.ErrUnavailable) {
@@ -274,19 +275,20 @@ func killedInTheMiddle(t *testing.T, store *redisstore.Store, node *servers.Redi
 	}
 	node.Pause()
 	var group sync.WaitGroup
-	var failed atomic.Int64
-	for range 10 {
+	var callers, failed atomic.Int64
+	servers.Eventually(t, "callers wait for the node", func() bool {
+		callers.Add(1)
 		group.Go(func() {
 			if errors.Is(take(t.Context(), store, one("lost:3600", l)).Err, redisstore.ErrUnavailable) {
 				failed.Add(1)
 			}
 		})
-	}
-	servers.Eventually(t, "callers wait for the node", func() bool { return store.Stats().Open >= 10 })
+		return store.Stats().Open >= 3
+	})
 	node.Kill()
 	group.Wait()
-	if failed.Load() != 10 {
-		t.Errorf("%d of 10 callers of a killed node were told so", failed.Load())
+	if failed.Load() != callers.Load() {
+		t.Errorf("%d of %d callers of a killed node were told so", failed.Load(), callers.Load())
 	}
 }
 

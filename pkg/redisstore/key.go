@@ -75,3 +75,14 @@ func appendMark(dst []byte, hits []ratelimit.Hit) []byte {
 	var sum [sha256.Size]byte
 	return append(dst, hash.Sum(sum[:0])[:markSize]...)
 }
+
+// sameBase reports whether the keys of all hits have their base in common.
+func sameBase(hits []ratelimit.Hit) bool {
+	first := base(hits[0].Key)
+	for i := 1; i < len(hits); i++ {
+		if key := hits[i].Key; !strings.HasPrefix(key, first) || base(key) != first {
+			return false
+		}
+	}
+	return true
+}

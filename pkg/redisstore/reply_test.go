@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/pkg/ratelimit"
 )
@@ -17,36 +18,46 @@ func FuzzDecode(f *testing.F) {
 		}
 		return bytes
 	}
-	f.Add(reply(1, 1, 9, 0, 60_000_000, 0, 0, 0, 60_000_000, 60_000_000, 2, 0, 0, 0, 0))
-	f.Add(reply(1, 1, 9, 0, 1<<53, 0, -5, 0, 0, 0, 2, 0, 0, 0, 0))
-	f.Add(reply(1, 1, -1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0))
+	f.Add(reply(1, 1, 9, 0, 60_000_000, 0, 0, 0, 60_000_000, 60_000_000, -1, 0, 0, 0, 0, 2, 7, 0, 60_000_000, 7_000_000))
+	f.Add(reply(1, 1, 9, 0, 1<<53, 0, -5, 0, 0, 0, -1, 0, 0, 0, 0, 3, 9, 4, 0, 9_000_000))
+	f.Add(reply(1, 1, -1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+	f.Add(reply(1, 1, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, -1, 1<<53, 0, 0, 0))
 	f.Add(reply(1))
+	l := &ratelimit.Limit{Algorithm: ratelimit.TokenBucket, Count: 1, Window: time.Second, Burst: 20}
+	if err := l.Check(); err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		var numbers []int64
 		for ; len(bytes) >= 8; bytes = bytes[8:] {
 			numbers = append(numbers, int64(binary.LittleEndian.Uint64(bytes)))
 		}
-		charges := []*ratelimit.Charge{
-			{Hits: make([]ratelimit.Hit, 1), Results: make([]ratelimit.Result, 1)},
-			{Hits: make([]ratelimit.Hit, 2), Results: make([]ratelimit.Result, 2)},
-		}
-		if err := decode(numbers, charges); err != nil {
-			if !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrReply) {
-				t.Fatalf("error %v", err)
+		charges := make([]ratelimit.Charge, 5)
+		for i, keys := range [][]string{{"a"}, {"b", "c"}, {"d"}, {"d"}, {"d"}} {
+			for _, key := range keys {
+				charges[i].Hits = append(charges[i].Hits, ratelimit.Hit{Key: key, Limit: l, Cost: 3, Partial: true})
 			}
-			return
+			charges[i].Results = make([]ratelimit.Result, len(keys))
 		}
-		if len(numbers) != 15 {
-			t.Fatalf("%d numbers were taken for three hits", len(numbers))
-		}
-		for _, c := range charges {
-			for _, r := range c.Results {
+		r, c := requestOf(time.Time{}, false, &charges[0], &charges[1], &charges[2], &charges[3], &charges[4])
+		r.finish(numbers, nil)
+		c.deliver(charges)
+		for i := range charges {
+			if err := charges[i].Err; errors.Is(err, ErrUnavailable) {
+				if !errors.Is(err, ErrReply) || charges[0].Err == nil {
+					t.Fatalf("charge %d: error %v, that of the first is %v", i, err, charges[0].Err)
+				}
+				continue
+			} else if err != nil && !errors.Is(err, ratelimit.ErrConflict) {
+				t.Errorf("error %v", err)
+			}
+			if len(numbers) != 20 {
+				t.Fatalf("%d numbers were taken for four hits", len(numbers))
+			}
+			for _, r := range charges[i].Results {
 				if r.Remaining < 0 || r.RetryAfter < 0 || r.ResetAfter < 0 {
 					t.Errorf("%+v", r)
 				}
-			}
-			if c.Err != nil && !errors.Is(c.Err, ratelimit.ErrConflict) {
-				t.Errorf("error %v", c.Err)
 			}
 		}
 	})

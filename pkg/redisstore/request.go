@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,12 +12,14 @@ import (
 )
 
 const (
-	// maxHits is how many hits one run of the script decides, if they are of several charges: about 3 ms of Redis.
+	// maxHits is how many hits of one caller are one run of the script, if they are of several charges: about 3 ms of Redis.
 	maxHits = 1000
 	// maxChargeHits is how many hits one charge may have. They are one run of the script, because they are all or nothing.
 	maxChargeHits = 10_000
 	// maxSameLimit is how far back a limit is sought in the table of limits before it is written again.
 	maxSameLimit = 16
+	// fewKeys is how many keys are compared one by one; more are looked up.
+	fewKeys = 8
 	// maxCost is what larger costs are cut to: above every limit, and small enough for a Lua number to add them up.
 	maxCost = 1 << 50
 
@@ -29,20 +29,27 @@ const (
 
 // request is one run of the script: the charges that it decides, and what is sent for them. It is used again and again.
 type request struct {
-	charges []*ratelimit.Charge
-	hits    int
+	records []record
+	hits    int // in the script's reply
 
-	keys   []string // KEYS: of hits
-	ids    []string // KEYS: of IDs
-	text   []byte   // memory of keys that are not the caller's
+	keys   []string // KEYS, each once
+	latest []int32  // for each of keys, the last of records that it is in; -1: none
+	known  map[string]uint16
 	limits []*ratelimit.Limit
 	table  []byte // the limits, packed
-	groups []byte // the charges, packed
+	groups []byte // the records, packed
 	packed payload
 	args   []any
 	// full sends the script itself, because Redis may not have it.
 	full bool
 	err  error // of the last time that it was sent
+}
+
+// record is a charge as the script sees it: one, or several that are the same and count as one hit that comes several times.
+type record struct {
+	first, last *charge
+	times       int
+	timesAt     int // where groups says how often
 }
 
 // payload is an argument that is written without being copied, and without memory of its own.
@@ -51,65 +58,105 @@ type payload []byte
 func (p *payload) MarshalBinary() ([]byte, error) { return *p, nil }
 
 func (r *request) reset() {
-	clear(r.charges)
+	clear(r.records)
 	clear(r.keys)
-	clear(r.ids)
 	clear(r.limits)
 	clear(r.args)
+	if len(r.known) > maxHits {
+		r.known = nil
+	}
+	clear(r.known)
 	*r = request{
-		charges: r.charges[:0], keys: r.keys[:0], ids: r.ids[:0], text: r.text[:0], limits: r.limits[:0],
+		records: r.records[:0], keys: r.keys[:0], latest: r.latest[:0], known: r.known, limits: r.limits[:0],
 		table: r.table[:0], groups: r.groups[:0], packed: r.packed[:0], args: r.args[:0],
 	}
 }
 
-// add appends a charge, which has hits. tagged says that keys are written as in a Cluster.
-func (r *request) add(c *ratelimit.Charge, now time.Time, tagged bool) {
-	r.charges = append(r.charges, c)
-	r.hits += len(c.Hits)
-	for i := range c.Hits {
-		hit := &c.Hits[i]
-		limit := r.limit(hit.Limit, now)
-		if i == 0 {
-			r.groups = binary.LittleEndian.AppendUint16(r.groups, uint16(len(c.Hits)))
-			r.groups = append(r.groups, flags(c))
-		}
-		r.groups = binary.LittleEndian.AppendUint16(r.groups, limit)
-		r.groups = appendNumber(r.groups, min(max(hit.Cost, -maxCost), maxCost))
-		if i == 0 && c.ID != "" {
-			r.groups = appendMark(r.groups, c.Hits)
-		}
-		if tagged {
-			r.keys = append(r.keys, r.own(func(dst []byte) []byte { return appendTagged(dst, hit.Key) }))
-		} else {
-			r.keys = append(r.keys, hit.Key)
-		}
+// add appends a charge, which has hits.
+//
+// A charge of one hit is merged with the latest one that its key is in, if the two are the same: the script is told how
+// often it comes, and share tells the results of each. Charges in between are of other keys, and do not notice.
+func (r *request) add(c *charge, now time.Time) {
+	hit := &c.hits[0]
+	key := r.key(hit.Key)
+	if at := r.latest[key]; at >= 0 && r.records[at].takes(c) {
+		same := &r.records[at]
+		same.last.next = c
+		same.last = c
+		same.times++
+		binary.LittleEndian.PutUint16(r.groups[same.timesAt:], uint16(same.times))
+		return
 	}
-	if c.ID != "" {
-		space := idSpace(c.Hits[0].Key)
-		if tagged {
-			space = tag(r.keys[len(r.keys)-len(c.Hits)])
-		}
-		r.ids = append(r.ids, r.own(func(dst []byte) []byte { return appendIDKey(dst, space, c.ID) }))
+	r.latest[key] = int32(len(r.records))
+	r.groups = binary.LittleEndian.AppendUint16(r.groups, uint16(len(c.hits)))
+	r.groups = append(r.groups, flags(c))
+	r.records = append(r.records, record{first: c, last: c, times: 1, timesAt: len(r.groups)})
+	r.groups = binary.LittleEndian.AppendUint16(r.groups, 1)
+	r.hit(hit, key, now)
+	if c.idKey != "" {
+		r.groups = binary.LittleEndian.AppendUint16(r.groups, r.key(c.idKey))
+		r.groups = append(r.groups, c.mark[:]...)
 	}
+	for i := 1; i < len(c.hits); i++ {
+		hit := &c.hits[i]
+		key := r.key(hit.Key)
+		r.latest[key] = int32(len(r.records)) - 1
+		r.hit(hit, key, now)
+	}
+	r.hits += len(c.hits)
 }
 
-func flags(c *ratelimit.Charge) byte {
+func (r *request) hit(hit *ratelimit.Hit, key uint16, now time.Time) {
+	limit := r.limit(hit.Limit, now)
+	r.groups = binary.LittleEndian.AppendUint16(r.groups, key)
+	r.groups = binary.LittleEndian.AppendUint16(r.groups, limit)
+	r.groups = appendNumber(r.groups, min(max(hit.Cost, -maxCost), maxCost))
+}
+
+// takes reports whether c is the same as the record's charges, so that it counts as coming once more.
+func (r *record) takes(c *charge) bool {
+	a, b := r.first, c
+	return len(a.hits) == 1 && len(b.hits) == 1 && a.idKey == "" && b.idKey == "" && a.hits[0].Cost > 0 && r.times < math.MaxUint16 &&
+		a.hits[0].Cost == b.hits[0].Cost && a.hits[0].Limit == b.hits[0].Limit && a.hits[0].Partial == b.hits[0].Partial
+}
+
+func flags(c *charge) byte {
 	var flags byte
-	if len(c.Hits) == 1 && c.Hits[0].Partial {
+	if len(c.hits) == 1 && c.hits[0].Partial {
 		flags |= flagPartial
 	}
-	if c.ID != "" {
+	if c.idKey != "" {
 		flags |= flagID
 	}
 	return flags
 }
 
-// own makes a string in the request's own memory.
-func (r *request) own(write func(dst []byte) []byte) string {
-	first := len(r.text)
-	r.text = write(r.text)
-	made := r.text[first:]
-	return unsafe.String(unsafe.SliceData(made), len(made))
+// key returns the number of a key in KEYS.
+func (r *request) key(key string) uint16 {
+	if len(r.keys) <= fewKeys {
+		for i := range r.keys {
+			if r.keys[i] == key {
+				return uint16(i)
+			}
+		}
+	} else if i, ok := r.known[key]; ok {
+		return i
+	}
+	n := len(r.keys)
+	r.keys = append(r.keys, key)
+	r.latest = append(r.latest, -1)
+	switch {
+	case n > fewKeys:
+		r.known[key] = uint16(n)
+	case n == fewKeys:
+		if r.known == nil {
+			r.known = make(map[string]uint16, maxBatch)
+		}
+		for i := range r.keys {
+			r.known[r.keys[i]] = uint16(i)
+		}
+	}
+	return uint16(n)
 }
 
 // limit returns the number of l in the table of limits. Hits mostly share a few; one that was not found among the last
@@ -149,18 +196,15 @@ func appendNumber(dst []byte, n int64) []byte {
 // pack finishes what is sent once all charges are added. clock is when the call is decided; nil: by Redis's clock.
 func (r *request) pack(clock *int64, idLifetime time.Duration) {
 	r.packed = binary.LittleEndian.AppendUint16(r.packed[:0], uint16(len(r.limits)))
-	r.packed = binary.LittleEndian.AppendUint16(r.packed, uint16(r.hits))
+	r.packed = binary.LittleEndian.AppendUint16(r.packed, uint16(len(r.records)))
 	r.packed = appendNumber(r.packed, idLifetime.Microseconds())
 	r.packed = append(r.packed, r.table...)
 	r.packed = append(r.packed, r.groups...)
 
-	r.args = append(r.args[:0], "evalsha", "", len(r.keys)+len(r.ids))
+	r.args = append(r.args[:0], "evalsha", "", len(r.keys))
 	// Pointers, because a string in an interface has to be allocated.
 	for i := range r.keys {
 		r.args = append(r.args, &r.keys[i])
-	}
-	for i := range r.ids {
-		r.args = append(r.args, &r.ids[i])
 	}
 	if clock == nil {
 		r.args = append(r.args, "")
@@ -188,23 +232,14 @@ func (r *request) command(ctx context.Context, s *script) command {
 // finish gives each charge what came of it.
 func (r *request) finish(reply []int64, err error) {
 	if err == nil {
-		err = decode(reply, r.charges)
+		err = r.decode(reply)
 	}
 	if err == nil {
 		return
 	}
-	for _, c := range r.charges {
-		c.Err = err
-	}
-}
-
-// baseOf returns what the keys of all hits have in common, and false if they have not.
-func baseOf(hits []ratelimit.Hit) (string, bool) {
-	first := base(hits[0].Key)
-	for i := 1; i < len(hits); i++ {
-		if key := hits[i].Key; !strings.HasPrefix(key, first) || base(key) != first {
-			return "", false
+	for i := range r.records {
+		for c := r.records[i].first; c != nil; c = c.next {
+			c.err = err
 		}
 	}
-	return first, true
 }

@@ -41,48 +41,74 @@ func TestCalendarUnderAnotherClock(t *testing.T) {
 				Hits:    []ratelimit.Hit{{Key: fmt.Sprintf("calendar:%d:month", i), Limit: l, Cost: 1}},
 				Results: make([]ratelimit.Result, 1),
 			}
-			r := new(request)
-			r.add(&c, test.sender, false)
+			r, sent := requestOf(test.sender, false, &c)
 			micros := test.script.UnixMicro()
 			r.pack(&micros, time.Minute)
-			r.finish(store.run(t.Context(), r))
+			store.runServer(t.Context(), r)
+			sent.deliver([]ratelimit.Charge{c})
+			c.Err = sent.charges[0].err
 			if c.Err != nil || c.Results[0].Granted != 1 || c.Results[0].ResetAfter != test.reset {
 				t.Errorf("%+v, %v; want it to end in %v", c.Results[0], c.Err, test.reset)
 			}
-			r.finish(store.run(t.Context(), r))
-			if c.Err != nil || c.Results[0].Remaining != 8 {
+			store.runServer(t.Context(), r)
+			sent.deliver([]ratelimit.Charge{c})
+			if sent.charges[0].err != nil || c.Results[0].Remaining != 8 {
 				t.Errorf("the second charge: %+v, %v; want 8 left", c.Results[0], c.Err)
 			}
 		})
 	}
 }
 
-// A request that is used again holds nothing of the charges that it was used for.
+// requestOf makes a request of charges.
+func requestOf(now time.Time, tagged bool, charges ...*ratelimit.Charge) (*request, *call) {
+	c := new(calls).get(time.Time{})
+	for i := range charges {
+		c.add(charges[i], i, tagged)
+	}
+	c.ready()
+	r := new(request)
+	for i := range c.charges {
+		r.add(&c.charges[i], now)
+	}
+	return r, c
+}
+
+// What is used again holds nothing of the charges that it was used for.
 func TestRequestForgets(t *testing.T) {
 	t.Parallel()
 	l := &ratelimit.Limit{Algorithm: ratelimit.TokenBucket, Count: 10, Window: time.Second}
 	if err := l.Check(); err != nil {
 		t.Fatal(err)
 	}
-	r := new(request)
 	for range 3 {
-		c := ratelimit.Charge{ID: "id", Hits: []ratelimit.Hit{{Key: "a:1", Limit: l}, {Key: "a:2", Limit: l}}}
-		r.add(&c, time.Now(), true)
+		c := ratelimit.Charge{ID: "id", Hits: []ratelimit.Hit{{Key: "a:1", Limit: l}, {Key: "a:2", Limit: l}}, Results: make([]ratelimit.Result, 2)}
+		r, sent := requestOf(time.Now(), true, &c, &c)
 		r.pack(nil, time.Minute)
 		r.reset()
+		new(calls).put(sent)
 		for _, arg := range r.args[:cap(r.args)] {
 			if arg != nil {
 				t.Errorf("an argument is kept: %v", arg)
 			}
 		}
-		for _, key := range append(r.keys[:cap(r.keys)], r.ids[:cap(r.ids)]...) {
+		for _, key := range r.keys[:cap(r.keys)] {
 			if key != "" {
 				t.Errorf("a key is kept: %q", key)
 			}
 		}
-		for _, kept := range r.charges[:cap(r.charges)] {
-			if kept != nil {
+		for _, kept := range r.records[:cap(r.records)] {
+			if kept.first != nil || kept.last != nil {
 				t.Error("a charge is kept")
+			}
+		}
+		for _, kept := range sent.hits[:cap(sent.hits)] {
+			if kept.Key != "" || kept.Limit != nil {
+				t.Errorf("a hit is kept: %+v", kept)
+			}
+		}
+		for _, kept := range sent.charges[:cap(sent.charges)] {
+			if kept.hits != nil || kept.err != nil || kept.idKey != "" {
+				t.Errorf("a charge is kept: %+v", kept)
 			}
 		}
 	}

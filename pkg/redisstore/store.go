@@ -3,8 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,12 +16,18 @@ const attempts = 3
 
 // Store keeps counters in Redis. It is safe for concurrent use.
 type Store struct {
-	options  Options
-	script   script
-	dialer   *dialer
-	client   redis.UniversalClient
-	cluster  *redis.ClusterClient // client, if it is one
-	requests sync.Pool            // of *request
+	options       Options
+	script        script
+	dialer        *dialer
+	client        redis.UniversalClient
+	cluster       *redis.ClusterClient // client, if it is one
+	lane          lane                 // to the server, if it is none
+	nodes         nodes
+	flightsAtMost int
+
+	calls    calls
+	flights  flights
+	requests requests
 }
 
 var _ engine.Store = (*Store)(nil)
@@ -38,8 +42,8 @@ func New(options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{options: options, script: script, dialer: newDialer(options.TLS)}
-	s.requests.New = func() any { return new(request) }
+	s := &Store{options: options, script: script, dialer: newDialer(options.TLS), flightsAtMost: min(maxFlights, options.PoolSize)}
+	s.lane.store = s
 	s.client = connect(&s.options, &s.script, s.dialer)
 	s.cluster, _ = s.client.(*redis.ClusterClient)
 	return s, nil
@@ -60,22 +64,19 @@ func (s *Store) Ping(ctx context.Context) error {
 	}))
 }
 
-// Take decides the charges as engine.Store says, by ctx's deadline or within Options.Timeout, whichever is earlier. A ctx
-// that is cancelled without a deadline is noticed before a request is sent, not while it waits for an answer.
+// Take decides the charges as engine.Store says, by ctx's deadline or within Options.Timeout, whichever is earlier; what
+// other callers ask for at the same time goes in the same round trip. A ctx that is cancelled without a deadline ends the
+// wait, unless this caller's goroutine is the one that runs the round trip.
 //
 // The error of a charge that was not decided wraps ErrUnavailable, ErrCrossSlot, ErrTooManyHits or ratelimit.ErrConflict.
 func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
-	if len(charges) == 0 {
-		return
-	}
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
+	deadline := s.deadline(ctx)
 	for len(charges) > 0 {
 		n := portion(charges)
 		if s.cluster != nil {
-			s.takeCluster(ctx, charges[:n])
+			s.takeCluster(ctx, deadline, charges[:n])
 		} else {
-			s.takeServer(ctx, charges[:n])
+			s.takeServer(ctx, deadline, charges[:n])
 		}
 		charges = charges[n:]
 	}
@@ -92,47 +93,28 @@ func portion(charges []ratelimit.Charge) int {
 	return len(charges)
 }
 
-// open readies a charge, and reports whether it is to be sent.
-func open(c *ratelimit.Charge) bool {
-	c.Err, c.Degraded = nil, ratelimit.FailureDefault
-	switch {
-	case len(c.Hits) > maxChargeHits:
-		c.Err = fmt.Errorf("%w: %d, at most %d", ErrTooManyHits, len(c.Hits), maxChargeHits)
-	case len(c.Results) < len(c.Hits):
-		c.Err = fmt.Errorf("a charge of %d hits has room for %d results", len(c.Hits), len(c.Results))
-	default:
-		return len(c.Hits) > 0
-	}
-	return false
-}
-
-// takeServer decides charges on one server, in one round trip.
-func (s *Store) takeServer(ctx context.Context, charges []ratelimit.Charge) {
-	r := s.requests.Get().(*request)
-	clock := s.clock()
+func (s *Store) takeServer(ctx context.Context, deadline time.Time, charges []ratelimit.Charge) {
+	c := s.calls.get(deadline)
 	for i := range charges {
-		if open(&charges[i]) {
-			r.add(&charges[i], clock.time, false)
+		if check(&charges[i]) {
+			c.add(&charges[i], i, false)
 		}
 	}
-	if r.hits > 0 {
-		r.pack(clock.micros, s.options.IdempotencyTTL)
-		r.finish(s.run(ctx, r))
+	if len(c.charges) == 0 {
+		s.calls.put(c)
+		return
 	}
-	s.release(r)
+	c.ready()
+	s.lane.do(ctx, c, charges)
 }
 
-func (s *Store) release(r *request) {
-	r.reset()
-	s.requests.Put(r)
-}
-
-// run sends a request to the server until it is executed.
-func (s *Store) run(ctx context.Context, r *request) ([]int64, error) {
+// runServer sends a request to the server until it is executed.
+func (s *Store) runServer(ctx context.Context, r *request) {
 	for attempt := 1; ; attempt++ {
 		reply, err := s.send(ctx, r, s.client)
 		if err == nil || attempt == attempts || !refused(err) {
-			return reply, unavailable(err)
+			r.finish(reply, unavailable(err))
+			return
 		}
 		s.prepareAgain(r, err)
 	}
@@ -171,19 +153,21 @@ func (s *Store) observe() func(error) {
 	return func(err error) { s.options.Observe(time.Since(began), err) }
 }
 
-// moment is when a call is decided. micros is nil if Redis's clock says it; time is this process's then, for calendars.
-type moment struct {
-	time   time.Time
-	micros *int64
+// now is the time at which calls are decided, unless Redis's clock says it.
+func (s *Store) now() time.Time {
+	if s.options.Now == nil {
+		return time.Now()
+	}
+	return s.options.Now()
 }
 
-func (s *Store) clock() moment {
-	if s.options.Now == nil {
-		return moment{time: time.Now()}
+// deadline is the latest time at which a call ends.
+func (s *Store) deadline(ctx context.Context) time.Time {
+	deadline := time.Now().Add(s.options.Timeout)
+	if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
+		return own
 	}
-	now := s.options.Now()
-	micros := now.UnixMicro()
-	return moment{now, &micros}
+	return deadline
 }
 
 // bound gives ctx the deadline that every call has.

@@ -27,6 +27,7 @@ local function fixed_window()
     end,
     write = function(key, l, s, t)
       write(key, l, s, t, s.b - t, 0)
+      return s.b - t
     end,
   }
 end

@@ -25,9 +25,10 @@ local function sliding_log()
   end
 
   return {
-    read = function(key)
+    read = function(number)
+      local key = KEYS[number]
       local s = {key = key, at = now, a = 0, size = 0, oldest = 0, expired = 0, pushed = 0, dropped = 0, empty = true,
-        foreign = changed[key]}
+        foreign = changed[number]}
       if s.foreign then
         return s
       end
@@ -86,11 +87,12 @@ local function sliding_log()
       return mark(s.key, s.expired + s.a - (l.count - cost)) + l.window - t
     end,
     idle = idle,
-    write = function(key, l, s, t)
+    write = function(number, l, s, t)
+      local key = KEYS[number]
       local head = 'L' .. string.format('%.0f', t)
       if s.foreign then
         call('DEL', key)
-        stored[key], changed[key], lives[key] = false, nil, nil
+        stored[number], changed[number], lives[number] = false, nil, nil
       end
       if s.empty then
         call('RPUSH', key, head)
@@ -117,7 +119,9 @@ local function sliding_log()
         end
       end
       s.size, s.expired, s.dropped = s.a, 0, 0
-      call('PEXPIRE', key, lifetime(idle(s, l, t)))
+      local needed = idle(s, l, t)
+      call('PEXPIRE', key, lifetime(needed))
+      return needed
     end,
   }
 end

@@ -74,7 +74,9 @@ local function sliding_window()
     end,
     idle = idle,
     write = function(key, l, s, t)
-      write(key, l, s, t, idle(s, l, t), 0)
+      local needed = idle(s, l, t)
+      write(key, l, s, t, needed, 0)
+      return needed
     end,
   }
 end

@@ -2,7 +2,7 @@ local makers = {fixed_window, sliding_window, sliding_log, token_bucket, leaky_b
 local algorithms = {}
 
 local request = ARGV[2]
-local limit_count, hit_count, id_lifetime, position = unpacked('<HHd', request)
+local limit_count, charge_count, id_lifetime, position = unpacked('<HHd', request)
 
 local limits = {}
 for i = 1, limit_count do
@@ -23,27 +23,28 @@ for i = 1, limit_count do
 end
 
 -- A key that holds no string is read as none.
-for i = 1, #KEYS, 1000 do
-  local last = i + 999
-  if last > #KEYS then
-    last = #KEYS
-  end
-  local values = call('MGET', unpack(KEYS, i, last))
-  for j = i, last do
-    stored[KEYS[j]] = values[j - i + 1]
+local key_count = #KEYS
+if key_count <= 1000 then
+  stored = call('MGET', unpack(KEYS))
+else
+  for i = 1, key_count, 1000 do
+    local last = min(i + 999, key_count)
+    for j, value in ipairs(call('MGET', unpack(KEYS, i, last))) do
+      stored[i + j - 1] = value
+    end
   end
 end
 
 local reply, filled = {}, 0
 
-local function answer(verdict, granted, remaining, retry, reset)
-  reply[filled + 1], reply[filled + 2], reply[filled + 3], reply[filled + 4], reply[filled + 5] =
-    verdict, granted, remaining, retry, reset
-  filled = filled + 5
+local function answer(allowed, granted, remaining, retry, reset)
+  local n = filled
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = allowed, granted, remaining, retry, reset
+  filled = n + 5
 end
 
--- Decides a hit by itself, and charges it unless it is only a look. Returns whether it is allowed.
-local function hit(key, l, cost, partial, charge)
+-- Decides a hit that comes so many times by itself, and charges it unless it is only a look. Returns how often it is allowed.
+local function hit(key, l, cost, times, partial, charge)
   local does = l.does
   local s = does.read(key, l)
   local t = now
@@ -52,31 +53,34 @@ local function hit(key, l, cost, partial, charge)
   end
   does.advance(s, l, t)
   local available = does.available(s, l, t)
-  local allowed, granted = true, cost
+  local allowed, granted = times, cost * times
   if cost == 0 then
-    allowed = available >= 1
-  elseif cost > available and cost > 0 then
-    allowed, granted = false, 0
-    if partial and available > 0 then
-      granted = available
+    if available < 1 then
+      allowed = 0
+    end
+  elseif granted > available and cost > 0 then
+    allowed, granted = 0, 0
+    if available > 0 then
+      allowed = floor(available / cost)
+      granted = partial and available or allowed * cost
     end
   end
+  local reset, retry = nil, 0
   if not charge then
     granted = 0
   elseif granted ~= 0 then
     granted = does.add(s, l, t, granted)
     if granted ~= 0 then
-      does.write(key, l, s, t)
-      available = does.available(s, l, t)
+      reset = does.write(key, l, s, t)
+      available = granted > 0 and available - granted or does.available(s, l, t)
     end
   end
-  local reset, retry = does.idle(s, l, t), 0
-  if not allowed then
+  if allowed < times then
     if cost < 1 then
       cost = 1
     end
     if cost > l.capacity then
-      retry = reset
+      retry = does.idle(s, l, t)
     else
       retry = does.wait(s, l, t, cost)
     end
@@ -84,79 +88,103 @@ local function hit(key, l, cost, partial, charge)
   if available < 0 then
     available = 0
   end
-  answer(allowed and 1 or 0, granted, available, retry, reset)
+  if times > 1 and l.rate > 0 then
+    reset = s.a
+  end
+  answer(allowed, granted, available, retry, reset or does.idle(s, l, t))
   return allowed
 end
 
-local key, id_key = 0, hit_count -- the last ones used, as indexes of KEYS
-while key < hit_count do
-  local n, flags, limit, cost
-  n, flags, limit, cost, position = unpacked('<HBHd', request, position)
-  local id, known
-  if flags >= 2 then
-    flags = flags - 2
-    id_key = id_key + 1
-    id, position = unpacked('<c16', request, position)
-    local record = stored[KEYS[id_key]]
-    -- A record is the hits' mark, when it ends, and the results.
-    if record and #record == 24 + 40 * math.floor((#record - 24) / 40) and #record > 24 then
-      local mark, ends = unpacked('<c16d', record)
-      if ends > now then
-        known = mark == id and #record == 24 + 40 * n and record
-        if not known then
-          known = 'conflict'
-        end
-      end
+local ID_HEADER, ID_RESULT = '<c16d', '<ddddd'
+local ID_HEADER_SIZE, ID_RESULT_SIZE = 24, 40
+
+-- What is remembered under an identifier's key: the mark of its hits, when the memory ends, and the results. Returns it, or
+-- 'conflict' if it was used for other hits, or nil.
+local function recall(key, mark, hits)
+  local record = stored[key]
+  if not record or #record <= ID_HEADER_SIZE or (#record - ID_HEADER_SIZE) % ID_RESULT_SIZE ~= 0 then
+    return nil
+  end
+  local its_mark, ends = unpacked(ID_HEADER, record)
+  if not (ends > now) then
+    return nil
+  end
+  if its_mark == mark and #record == ID_HEADER_SIZE + ID_RESULT_SIZE * hits then
+    return record
+  end
+  return 'conflict'
+end
+
+local function remember(key, mark, first)
+  local results = {pack(ID_HEADER, mark, now + id_lifetime)}
+  for i = first + 1, filled, 5 do
+    results[#results + 1] = pack(ID_RESULT, unpack(reply, i, i + 4))
+  end
+  stored[key] = table.concat(results)
+  changed[key], lives[key] = true, lifetime(id_lifetime)
+end
+
+-- Decides hits together: all are charged, or none is.
+local function group(keys, hit_limits, costs)
+  local first, n, allowed = filled, #keys, true
+  for i = 1, n do
+    allowed = hit(keys[i], hit_limits[i], costs[i], 1, false, false) == 1 and allowed
+  end
+  if allowed then
+    filled = first
+    for i = 1, n do
+      hit(keys[i], hit_limits[i], costs[i], 1, false, true)
     end
   end
-  local first = filled
-  if n == 1 and not known then
-    hit(KEYS[key + 1], limits[limit + 1], cost, flags == 1, true)
+end
+
+for _ = 1, charge_count do
+  local n, flags, times, key, limit, cost
+  n, flags, times, key, limit, cost, position = unpacked('<HBHHHd', request, position)
+  if n == 1 and flags < 2 then
+    hit(key + 1, limits[limit + 1], cost, times, flags == 1, true)
   else
-    local hit_limits, costs = {limits[limit + 1]}, {cost}
-    for i = 2, n do
-      limit, cost, position = unpacked('<Hd', request, position)
-      hit_limits[i], costs[i] = limits[limit + 1], cost
+    local id_key, mark, known
+    if flags >= 2 then
+      flags = flags - 2
+      id_key, mark, position = unpacked('<Hc16', request, position)
+      id_key = id_key + 1
+      known = recall(id_key, mark, n)
     end
+    local keys, hit_limits, costs = {key + 1}, {limits[limit + 1]}, {cost}
+    for i = 2, n do
+      key, limit, cost, position = unpacked('<HHd', request, position)
+      keys[i], hit_limits[i], costs[i] = key + 1, limits[limit + 1], cost
+    end
+    local first = filled
     if known == 'conflict' then
       for _ = 1, n do
-        answer(2, 0, 0, 0, 0)
+        answer(-1, 0, 0, 0, 0)
       end
     elseif known then
       for i = 1, n do
-        answer(unpacked('<ddddd', known, 40 * i - 15))
+        answer(unpacked(ID_RESULT, known, ID_HEADER_SIZE + 1 + ID_RESULT_SIZE * (i - 1)))
       end
+    elseif n == 1 then
+      hit(keys[1], hit_limits[1], costs[1], 1, flags == 1, true)
     else
-      local allowed = true
-      for i = 1, n do
-        allowed = hit(KEYS[key + i], hit_limits[i], costs[i], false, false) and allowed
-      end
-      if allowed then
-        filled = first
-        for i = 1, n do
-          hit(KEYS[key + i], hit_limits[i], costs[i], false, true)
-        end
-      end
+      group(keys, hit_limits, costs)
+    end
+    if id_key and not known then
+      remember(id_key, mark, first)
     end
   end
-  if id and not known then
-    local results = {pack('<c16d', id, now + id_lifetime)}
-    for i = first + 1, filled, 5 do
-      results[#results + 1] = pack('<ddddd', unpack(reply, i, i + 4))
-    end
-    local record_key = KEYS[id_key]
-    stored[record_key] = table.concat(results)
-    changed[record_key], lives[record_key] = true, lifetime(id_lifetime)
-  end
-  key = key + n
 end
 
-for changed_key in pairs(changed) do
-  local life = lives[changed_key]
-  if life then
-    call('SET', changed_key, stored[changed_key], 'PX', life)
-  else
-    call('SETRANGE', changed_key, 0, stored[changed_key])
+-- Numbers are written as strings where they do not vary: Redis would format them each time.
+for i = 1, key_count do
+  if changed[i] then
+    local life = lives[i]
+    if life then
+      call('SET', KEYS[i], stored[i], 'PX', life)
+    else
+      call('SETRANGE', KEYS[i], '0', stored[i])
+    end
   end
 end
 return reply

@@ -58,6 +58,7 @@ local function token_bucket()
         spare = MINUTE
       end
       write(key, l, s, t, needed, spare)
+      return needed
     end,
   }
 end

@@ -1,0 +1,123 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// flight is one round trip to a server with the calls that share it.
+type flight struct {
+	calls    []*call
+	requests []*request          // one; in a Cluster one for each descriptor
+	bySlot   map[string]*request // in a Cluster, by the part of the keys in braces
+	now      time.Time
+	micros   int64
+}
+
+// run sends the calls' charges and waits for what comes of them. ctx is the leader's: others ride along, so its end alone
+// is no reason to turn back.
+func (f *flight) run(ctx context.Context, l *lane, leader *call) {
+	s := l.store
+	var skip *call
+	if len(f.calls) > 1 {
+		if ctx.Err() != nil {
+			leader.refuse(left(ctx))
+			skip = leader
+		}
+		ctx = context.Background()
+	}
+	if deadline, ok := ctx.Deadline(); !ok || deadline.After(leader.deadline) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, leader.deadline)
+		defer cancel()
+	}
+	f.load(l, skip)
+	for _, r := range f.requests {
+		r.pack(f.clock(s), s.options.IdempotencyTTL)
+	}
+	if l.node != nil {
+		s.runNode(ctx, l.node, f.requests)
+	} else {
+		s.runServer(ctx, f.requests[0])
+	}
+}
+
+// load makes requests of the calls' charges, in their order. skip is left out.
+func (f *flight) load(l *lane, skip *call) {
+	f.now = l.store.now()
+	for _, c := range f.calls {
+		if c == skip {
+			continue
+		}
+		for i := range c.charges {
+			f.request(l, &c.charges[i]).add(&c.charges[i], f.now)
+		}
+	}
+}
+
+// request returns the one that a charge belongs to. A script must keep to one slot of a Cluster.
+func (f *flight) request(l *lane, c *charge) *request {
+	if l.node == nil {
+		if len(f.requests) == 0 {
+			f.requests = append(f.requests, l.store.requests.get())
+		}
+		return f.requests[0]
+	}
+	slot := tag(c.hits[0].Key)
+	r := f.bySlot[slot]
+	if r == nil {
+		if f.bySlot == nil {
+			f.bySlot = make(map[string]*request)
+		}
+		r = l.store.requests.get()
+		f.bySlot[slot] = r
+		f.requests = append(f.requests, r)
+	}
+	return r
+}
+
+// clock is the time that Redis is told, nil if it uses its own.
+func (f *flight) clock(s *Store) *int64 {
+	if s.options.Now == nil {
+		return nil
+	}
+	f.micros = f.now.UnixMicro()
+	return &f.micros
+}
+
+// flights are kept to be used again.
+type flights struct{ pool sync.Pool }
+
+func (p *flights) get() *flight {
+	if f, ok := p.pool.Get().(*flight); ok {
+		return f
+	}
+	return new(flight)
+}
+
+func (p *flights) put(f *flight, requests *requests) {
+	for _, r := range f.requests {
+		requests.put(r)
+	}
+	clear(f.calls)
+	clear(f.requests)
+	clear(f.bySlot)
+	f.calls, f.requests = f.calls[:0], f.requests[:0]
+	p.pool.Put(f)
+}
+
+// requests are kept to be used again.
+type requests struct{ pool sync.Pool }
+
+func (p *requests) get() *request {
+	if r, ok := p.pool.Get().(*request); ok {
+		return r
+	}
+	return new(request)
+}
+
+func (p *requests) put(r *request) {
+	r.reset()
+	p.pool.Put(r)
+}

@@ -1,0 +1,199 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
+)
+
+const (
+	// maxBatch is how many hits of several callers fly together: about half a millisecond of Redis.
+	maxBatch = 256
+	// maxWaiting is how many hits wait for a flight at most: about 40 ms of Redis.
+	maxWaiting = 16 << 10
+	// maxFlights is how many flights are under way at most, and fewer if the pool has fewer connections.
+	maxFlights = 8
+	// late is the age at which a flight is not waited for any longer by those that want to send the next one.
+	late = 10 * time.Millisecond
+)
+
+// lane is the way to one server: the calls that wait, and the number of flights (round trips) under way.
+//
+// There is no timer and no goroutine of its own. A caller that finds no flight under way sends its call at once. What comes
+// while one is under way waits; when the flight lands it goes together in the next one, which one of these callers runs for
+// all. A further flight starts early if there is a whole batch, or if the last one was sent long ago: its connection may be
+// dead, and must not hold up calls that are not on it.
+type lane struct {
+	store *Store
+	node  *redis.Client // of a Cluster; nil: the one server
+
+	mu          sync.Mutex
+	first, last *call // the queue
+	hits        int   // in the queue, those of callers that have left included
+	flights     int
+	sent        time.Time // the latest flight
+}
+
+// do decides a call by its deadline, and tells its caller's charges what came of it.
+func (l *lane) do(ctx context.Context, c *call, charges []ratelimit.Charge) {
+	now := time.Now()
+	if ctx.Err() != nil || !now.Before(c.deadline) {
+		c.refuse(left(ctx))
+	} else if leads, err := l.enter(c, now); err != nil {
+		c.refuse(err)
+	} else {
+		if !leads && !l.wait(ctx, c, charges) {
+			return
+		}
+		if c.flight != nil {
+			l.lead(ctx, c)
+		}
+	}
+	c.deliver(charges)
+	l.store.calls.put(c)
+}
+
+// enter puts a call into the queue, or at once into a flight. It reports whether the call leads one.
+func (l *lane) enter(c *call, now time.Time) (leads bool, err error) {
+	l.mu.Lock()
+	if l.hits > 0 && l.hits+len(c.hits) > maxWaiting {
+		l.mu.Unlock()
+		return false, errOverloaded
+	}
+	l.push(c)
+	leader := l.takeOff(now)
+	l.mu.Unlock()
+	if leader != nil && leader != c {
+		leader.wake <- struct{}{}
+	}
+	return leader == c, nil
+}
+
+// wait returns true when the call has landed or is to lead. If its time is over before, it fails the charges and returns
+// false; the call is the flight's then.
+func (l *lane) wait(ctx context.Context, c *call, charges []ratelimit.Charge) bool {
+	c.timer.Reset(time.Until(c.deadline))
+	defer c.timer.Stop()
+	select {
+	case <-c.wake:
+		return true
+	case <-ctx.Done():
+	case <-c.timer.C:
+	}
+	l.mu.Lock()
+	if c.state != waiting && c.state != riding {
+		l.mu.Unlock()
+		<-c.wake // it is on its way
+		return true
+	}
+	c.state = gone
+	err := left(ctx)
+	for i := range c.charges {
+		charges[c.charges[i].at].Err = err
+	}
+	l.mu.Unlock()
+	return false
+}
+
+func (l *lane) push(c *call) {
+	if l.last == nil {
+		l.first = c
+	} else {
+		l.last.next = c
+	}
+	l.last = c
+	l.hits += len(c.hits)
+}
+
+func (l *lane) pop() *call {
+	c := l.first
+	if l.first = c.next; l.first == nil {
+		l.last = nil
+	}
+	c.next = nil
+	l.hits -= len(c.hits)
+	return c
+}
+
+// takeOff makes a flight of the calls that have waited longest, if one may start. It returns the call that is to lead it,
+// for the caller to wake: the one with the latest deadline, so that the flight may take as long as anyone on it has. mu is
+// held.
+func (l *lane) takeOff(now time.Time) (leader *call) {
+	busy := l.flights > 0 && l.hits < maxBatch && now.Sub(l.sent) < late
+	if busy || l.first == nil || l.flights >= l.store.flightsAtMost {
+		return nil
+	}
+	f := l.store.flights.get()
+	for hits := 0; l.first != nil && (hits == 0 || hits+len(l.first.hits) <= maxBatch); {
+		c := l.pop()
+		switch {
+		case c.state == gone:
+			l.store.calls.put(c)
+		case !now.Before(c.deadline):
+			c.refuse(unavailable(context.DeadlineExceeded))
+			c.state = landed
+			c.wake <- struct{}{}
+		default:
+			c.state = riding
+			f.calls = append(f.calls, c)
+			hits += len(c.hits)
+			if leader == nil || c.deadline.After(leader.deadline) {
+				leader = c
+			}
+		}
+	}
+	if leader == nil {
+		l.store.flights.put(f, &l.store.requests)
+		return nil
+	}
+	leader.state, leader.flight = leading, f
+	l.flights++
+	l.sent = now
+	return leader
+}
+
+// lead runs the flight that a call leads, and tells its passengers.
+func (l *lane) lead(ctx context.Context, c *call) {
+	f := c.flight
+	defer l.land(f, c)
+	f.run(ctx, l, c)
+}
+
+// land ends a flight and starts the next one.
+func (l *lane) land(f *flight, leader *call) {
+	l.mu.Lock()
+	for i, c := range f.calls {
+		switch {
+		case c == leader:
+			f.calls[i] = nil
+		case c.state == gone:
+			l.store.calls.put(c)
+			f.calls[i] = nil
+		default:
+			c.state = landed
+		}
+	}
+	l.flights--
+	next := l.takeOff(time.Now())
+	l.mu.Unlock()
+	for _, c := range f.calls {
+		if c != nil {
+			c.wake <- struct{}{}
+		}
+	}
+	if next != nil {
+		next.wake <- struct{}{} // last, for the scheduler then runs it first
+	}
+	l.store.flights.put(f, &l.store.requests)
+}
+
+// idle reports whether the lane is not used.
+func (l *lane) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.flights == 0 && l.first == nil
+}
