@@ -108,6 +108,9 @@ func runBench(ctx context.Context, stdout, stderr io.Writer, first string, optio
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 
+	if err := options.nonzero(); err != nil {
+		return err
+	}
 	targets, err := options.targets(first)
 	if err != nil {
 		return err
@@ -160,6 +163,25 @@ func printReport(out io.Writer, output string, report *bench.Report) error {
 		return encoder.Encode(report)
 	}
 	return report.WriteText(out)
+}
+
+// nonzero refuses a zero where package bench would take it for its default, which is not what the user has written.
+func (o benchOptions) nonzero() error {
+	for _, flag := range []struct {
+		name string
+		zero bool
+	}{
+		{"callers", o.Callers == 0},
+		{"connections", o.Connections == 0},
+		{"rounds", o.Rounds == 0},
+		{"duration", o.Duration == 0},
+		{"timeout", o.Timeout == 0},
+	} {
+		if flag.zero {
+			return fmt.Errorf("--%s is 0: write a greater one, or leave it out for the default", flag.name)
+		}
+	}
+	return nil
 }
 
 // targets are the first server and those to compare with. Every process counts for each of them.

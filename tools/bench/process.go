@@ -31,7 +31,8 @@ func start(name, dir string, environ []string, program string, args ...string) (
 	p := &process{name: name, output: &lastBytes{}, ended: make(chan struct{})}
 	p.command = exec.Command(program, args...) //nolint:noctx // stop ends it, in the order that the servers need
 	p.command.Dir = dir
-	p.command.Env = append(os.Environ(), environ...)
+	// Nothing that is set here changes what is measured.
+	p.command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir()}, environ...)
 	p.command.Stdout, p.command.Stderr = p.output, p.output
 	p.command.SysProcAttr = attributes()
 	if err := p.command.Start(); err != nil {
