@@ -71,8 +71,9 @@ func (g *grpcMetrics) method(name string) *methodMetrics {
 	return added
 }
 
-func (m *methodMetrics) ended(err error) {
-	code := status.Code(err)
+func (m *methodMetrics) ended(err error) { m.count(status.Code(err)) }
+
+func (m *methodMetrics) count(code codes.Code) {
 	if int(code) >= len(m.byCode) {
 		code = codes.Unknown // what a client makes of it
 	}

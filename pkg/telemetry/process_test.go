@@ -62,8 +62,7 @@ func TestRuleMetrics(t *testing.T) {
 	expect(t, m, "weir_rules_loaded", "2")
 	expect(t, m, "weir_rules_hash", "42")
 	m.StoredRules(5, 2)
-	expect(t, m, "weir_rules_stored", `{state="merged"} 5`)
-	expect(t, m, "weir_rules_stored", `{state="overridden"} 2`)
+	expect(t, m, "weir_rules_stored", `{state="merged"} 5`, `{state="overridden"} 2`)
 	for _, up := range []bool{true, false} {
 		m.RuleStoreUp(up)
 		expect(t, m, "weir_rule_store_up", map[bool]string{true: "1", false: "0"}[up])
