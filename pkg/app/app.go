@@ -21,6 +21,7 @@ import (
 	"github.com/weirhq/weir/envoy"
 	"github.com/weirhq/weir/pkg/config"
 	"github.com/weirhq/weir/pkg/engine"
+	"github.com/weirhq/weir/pkg/fastgrpc"
 	"github.com/weirhq/weir/pkg/respond"
 	"github.com/weirhq/weir/pkg/telemetry"
 )
@@ -153,6 +154,7 @@ type fronts struct {
 	ready    *readiness
 	health   *health.Server
 	http     *http.Server
+	fast     []fastFront
 	grpc     []grpcFront
 	httpAddr net.Listener
 	draining atomic.Bool
@@ -181,6 +183,9 @@ func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter) (*fronts,
 	}
 	transport, err := a.grpcTLS()
 	if err != nil {
+		return nil, err
+	}
+	if err := a.openFast(ctx, f, service); err != nil {
 		return nil, err
 	}
 	listener, err := listenTCP(ctx, settings.Host, settings.GRPCPort, "server.grpc_port")
@@ -232,7 +237,14 @@ func (a *app) envoyService(limiter *engine.Limiter) (*envoy.Service, error) {
 
 // serve answers on every listener. The channel gets the error of one that ends by itself.
 func (f *fronts) serve() <-chan error {
-	failed := make(chan error, len(f.grpc)+1)
+	failed := make(chan error, len(f.fast)+len(f.grpc)+1)
+	for _, front := range f.fast {
+		go func() {
+			if err := front.server.Serve(front.listener); !errors.Is(err, fastgrpc.ErrServerClosed) {
+				failed <- fmt.Errorf("gRPC on %s: %w", front.listener.Addr(), err)
+			}
+		}()
+	}
 	for _, front := range f.grpc {
 		go func() {
 			if err := front.server.Serve(front.listener); err != nil {
@@ -270,6 +282,9 @@ func (f *fronts) drain(hurry <-chan struct{}) {
 	go func() {
 		defer close(ended)
 		var group sync.WaitGroup
+		for _, front := range f.fast {
+			group.Go(func() { _ = front.server.Shutdown(ctx) })
+		}
 		for _, front := range f.grpc {
 			group.Go(front.server.GracefulStop)
 		}
@@ -282,6 +297,9 @@ func (f *fronts) drain(hurry <-chan struct{}) {
 		f.app.logger.Warn("calls under way were cut: they took longer than server.drain_timeout", "timeout", settings.DrainTimeout)
 	case <-hurry:
 		f.app.logger.Warn("calls under way were cut, as asked by a second signal")
+	}
+	for _, front := range f.fast {
+		_ = front.server.Close()
 	}
 	for _, front := range f.grpc {
 		front.server.Stop()

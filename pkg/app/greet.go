@@ -16,7 +16,11 @@ func (a *app) greet(f *fronts, s stores, table *rules.Table) {
 	for _, front := range f.grpc {
 		addresses = append(addresses, dialable(front.listener.Addr()))
 	}
-	a.logger.Info("serving", "grpc", addresses, "http", f.httpAddr.Addr().String(), "counters", s.name,
+	fast := make([]string, 0, len(f.fast))
+	for _, front := range f.fast {
+		fast = append(fast, dialable(front.listener.Addr()))
+	}
+	a.logger.Info("serving", "fast", fast, "grpc", addresses, "http", f.httpAddr.Addr().String(), "counters", s.name,
 		"rules", table.Len(), "version", a.Build.Version)
 	if a.Greeting == nil {
 		return
@@ -28,6 +32,9 @@ func (a *app) greet(f *fronts, s stores, table *rules.Table) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\nweir %s limits requests: %s of %s, counters in %s\n\n",
 		a.Build.Version, plural(table.Len(), "rule"), plural(len(table.Domains()), "domain"), s.name)
+	if len(fast) > 0 {
+		fmt.Fprintf(&text, "  Envoy   %s   RateLimitService v3 and health, at the least cost\n", strings.Join(fast, ", "))
+	}
 	fmt.Fprintf(&text, "  gRPC    %s   Envoy's RateLimitService v3, health, reflection\n", strings.Join(addresses, ", "))
 	fmt.Fprintf(&text, "  HTTP    %s://%s   /healthz /readyz /metrics\n", scheme, dialable(f.httpAddr.Addr()))
 	if rule := example(table); rule != nil && !a.config.TLS.Enabled() {

@@ -34,12 +34,14 @@ type Server struct {
 	Host         string        `yaml:"host" doc:"Address to listen on, for gRPC and HTTP"`
 	Port         int           `yaml:"port" min:"0" max:"65535" doc:"HTTP port: health, metrics, API; 0 takes a free one"`
 	GRPCPort     int           `yaml:"grpc_port" min:"0" max:"65535" doc:"gRPC port: Envoy's RateLimitService and health; 0 takes a free one"`
+	FastPort     int           `yaml:"fast_port" min:"0" max:"65535" doc:"gRPC port for Envoy: RateLimitService and health alone, at a fraction of the cost; 0 takes a free one"`
 	GRPCSocket   string        `yaml:"grpc_socket" doc:"Path of a unix socket that serves gRPC too, without TLS; empty: none"`
 	DrainDelay   time.Duration `yaml:"drain_delay" min:"0s" max:"10m" doc:"After SIGTERM, how long to go on serving while health says NOT_SERVING, so that gateways look elsewhere"`
 	DrainTimeout time.Duration `yaml:"drain_timeout" min:"0s" max:"1h" doc:"After the delay, how long calls under way may take before they are cut"`
 	Pprof        bool          `yaml:"pprof" doc:"Serve /debug/pprof on the HTTP port, to clients on the loopback address alone"`
 	HTTP         HTTP          `yaml:"http"`
 	GRPC         GRPC          `yaml:"grpc"`
+	Fast         Fast          `yaml:"fast"`
 }
 
 // HTTP bounds what one HTTP client may take.
@@ -63,6 +65,14 @@ type GRPC struct {
 	MaxConnectionIdle     time.Duration `yaml:"max_connection_idle" min:"0s" max:"24h" doc:"Idle time after which a connection is closed; 0: never"`
 	MaxConnectionAge      time.Duration `yaml:"max_connection_age" min:"0s" max:"24h" doc:"Age at which a connection is closed, give or take 10 %, so that new replicas get their share; 0: never"`
 	MaxConnectionAgeGrace time.Duration `yaml:"max_connection_age_grace" min:"0s" max:"1h" doc:"Time for the calls on such a connection to end; 0: no limit"`
+}
+
+// Fast is the listener at FastPort. What GRPC says of streams, keepalive, idle time and age goes for it too.
+type Fast struct {
+	Enabled         bool   `yaml:"enabled" doc:"Listen on server.fast_port"`
+	Socket          string `yaml:"socket" doc:"Path of a unix socket that serves the same, without TLS; empty: none"`
+	MaxConnections  int    `yaml:"max_connections" min:"1" max:"1000000" doc:"Connections open at once; those beyond are closed as they come"`
+	MaxMessageBytes int    `yaml:"max_message_bytes" min:"1024" max:"16777216" doc:"Size of a request"`
 }
 
 // TLS protects the TCP listeners. It is on if CertFile is set.

@@ -262,6 +262,7 @@ func TestRoundTrip(t *testing.T) {
 		c := Defaults()
 		c.Server.Port = rapid.IntRange(1, 65535).Draw(rt, "port")
 		c.Server.GRPCPort = c.Server.Port%65535 + 1
+		c.Server.FastPort = 0
 		c.Server.DrainDelay = time.Duration(rapid.Int64Range(0, int64(10*time.Minute)).Draw(rt, "delay"))
 		c.App.Name = rapid.StringMatching(`[ -~]{1,20}`).Draw(rt, "name")
 		c.Failure.FallbackFraction = rapid.Float64Range(0.000001, 1).Draw(rt, "fraction")
@@ -272,7 +273,7 @@ func TestRoundTrip(t *testing.T) {
 		var text strings.Builder
 		for _, s := range settings(c) {
 			switch s.path {
-			case "server.port", "server.grpc_port", "server.drain_delay", "app.name", "failure.fallback_fraction", "memory.max_keys":
+			case "server.port", "server.grpc_port", "server.fast_port", "server.drain_delay", "app.name", "failure.fallback_fraction", "memory.max_keys":
 				value := show(s.value)
 				if s.value.Kind() == reflect.String {
 					value = "'" + strings.ReplaceAll(value, "'", "''") + "'"

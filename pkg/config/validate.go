@@ -99,6 +99,15 @@ func (c *Config) checkServer(k *checker) {
 	if s.Port != 0 && s.Port == s.GRPCPort {
 		k.fault("server.grpc_port", "%d is the HTTP port too: give them different ones", s.GRPCPort)
 	}
+	if s.Fast.Enabled && s.FastPort != 0 && (s.FastPort == s.Port || s.FastPort == s.GRPCPort) {
+		k.fault("server.fast_port", "%d is another listener's port too: give them different ones, or set server.fast.enabled to false", s.FastPort)
+	}
+	if len(s.Fast.Socket) > maxSocketPath {
+		k.fault("server.fast.socket", "a path of %d bytes is too long for a unix socket: use at most %d", len(s.Fast.Socket), maxSocketPath)
+	}
+	if s.Fast.Socket != "" && s.Fast.Socket == s.GRPCSocket {
+		k.fault("server.fast.socket", "%q is server.grpc_socket too: give them different paths", s.Fast.Socket)
+	}
 	if len(s.GRPCSocket) > maxSocketPath {
 		k.fault("server.grpc_socket", "a path of %d bytes is too long for a unix socket: use at most %d", len(s.GRPCSocket), maxSocketPath)
 	}

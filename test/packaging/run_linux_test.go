@@ -58,7 +58,7 @@ func TestComposeDemo(t *testing.T) {
 		weir.env = append(weir.env, name+"="+strings.ReplaceAll(*value, "redis:6379", redis.Addr()))
 	}
 	weir.env = append(weir.env, "WEIR_SERVER_HOST=127.0.0.1", "WEIR_SERVER_DRAIN_DELAY=100ms",
-		"WEIR_SERVER_GRPC_PORT="+port(t, grpc), "WEIR_SERVER_PORT="+port(t, web))
+		"WEIR_SERVER_GRPC_PORT="+port(t, grpc), "WEIR_SERVER_FAST_PORT=0", "WEIR_SERVER_PORT="+port(t, web))
 
 	process := servers.StartCommand(t, "weir", weir.command(t.Context(), slices.Concat(image.entrypoint, image.command)))
 	ready := process.Await(t, func() bool { return status(t, "http://"+web+"/readyz", nil) == http.StatusOK })

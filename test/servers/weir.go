@@ -39,6 +39,7 @@ type WeirServer struct {
 	process *Process
 	rules   string
 	grpc    int
+	fast    int
 	http    int
 	client  *http.Client
 }
@@ -58,7 +59,7 @@ func Weir(t testing.TB, options WeirOptions) *WeirServer {
 		}
 	}
 	for range 5 {
-		s.grpc, s.http = FreePort(t), FreePort(t)
+		s.grpc, s.fast, s.http = FreePort(t), FreePort(t), FreePort(t)
 		if s.start() {
 			return s
 		}
@@ -72,6 +73,7 @@ func (s *WeirServer) start() bool {
 	settings := map[string]string{
 		"server.host":        s.options.Host,
 		"server.grpc_port":   strconv.Itoa(s.grpc),
+		"server.fast_port":   strconv.Itoa(s.fast),
 		"server.port":        strconv.Itoa(s.http),
 		"server.drain_delay": "0s",
 	}
@@ -106,6 +108,9 @@ func (s *WeirServer) Process() *Process { return s.process }
 
 // GRPC is the host:port of the gRPC listener.
 func (s *WeirServer) GRPC() string { return s.options.Host + ":" + strconv.Itoa(s.grpc) }
+
+// Fast is the host:port of the listener for Envoy.
+func (s *WeirServer) Fast() string { return s.options.Host + ":" + strconv.Itoa(s.fast) }
 
 // HTTP is the URL of the HTTP listener, without a path.
 func (s *WeirServer) HTTP() string { return "http://" + s.options.Host + ":" + strconv.Itoa(s.http) }
