@@ -168,7 +168,7 @@ func (c *connection) explain(err error) error {
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s did not answer within %v: try again, or allow it more time with --timeout: %w", c.address(), c.timeout, err)
-	case errors.Is(err, client.ErrUnavailable):
+	case errors.Is(err, client.ErrUnavailable) && !answered(err):
 		return fmt.Errorf("%s is not available: %w: is weir serving there? Name its gRPC port with --server", c.address(), err)
 	case errors.Is(err, client.ErrUnauthenticated):
 		hint = "give a token with --token-file or " + tokenVariable
@@ -186,4 +186,10 @@ func (c *connection) explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s", err, hint)
+}
+
+// answered tells whether an error is the server's own word, and not that of the way to it.
+func answered(err error) bool {
+	var told *client.Error
+	return errors.As(err, &told) && told.Reason != ""
 }

@@ -25,7 +25,7 @@ const testTimeout = 30 * time.Second
 
 func TestErrors(t *testing.T) {
 	fields := &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
-		{Field: "limit", Description: "write 1 or more"}, {Field: "key", Description: "it is missing"},
+		{Field: "limit", Description: "must be at least 1"}, {Field: "key", Description: "key is required"},
 	}}
 	all := []error{
 		client.ErrInvalid, client.ErrUncheckable, client.ErrUnauthenticated, client.ErrForbidden, client.ErrNotFound, client.ErrExists,
@@ -44,8 +44,8 @@ func TestErrors(t *testing.T) {
 		"read-only":       {failure(codes.FailedPrecondition, "SYS_RATELIMIT_RULE_READ_ONLY", "file"), client.ErrReadOnly},
 		"conflict":        {failure(codes.AlreadyExists, "SYS_RATELIMIT_CONFLICT", "id"), client.ErrConflict},
 		"internal":        {failure(codes.Internal, "SYS_RATELIMIT_INTERNAL_ERROR", "oh"), client.ErrInternal},
-		"database down":   {failure(codes.Unavailable, "SYS_RATELIMIT_INTERNAL_ERROR", "down"), client.ErrUnavailable},
-		"stale":           {failure(codes.Aborted, "SYS_RATELIMIT_STALE_IN_SOME_WORDS", "old"), client.ErrStale},
+		"database down":   {failure(codes.Unavailable, "SYS_RATELIMIT_UNAVAILABLE", "down"), client.ErrUnavailable},
+		"stale":           {failure(codes.Aborted, "SYS_RATELIMIT_RULE_STALE", "old"), client.ErrStale},
 		"a proxy's":       {status.Error(codes.NotFound, "no route"), client.ErrNotFound},
 		"no status":       {errors.New("plain"), client.ErrInternal},
 		"nothing known":   {status.Error(codes.OutOfRange, "?"), nil},
@@ -67,10 +67,10 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%q does not name the request", err)
 			}
 			if name == "invalid" {
-				if want := "not valid: limit: write 1 or more; key: it is missing (request r-1)"; err.Error() != want {
+				if want := "not valid: limit must be at least 1; key is required (request r-1)"; err.Error() != want {
 					t.Errorf("got %q, want %q", err, want)
 				}
-				if len(detailed.Fields) != 2 || detailed.Fields[1] != (client.FieldError{Field: "key", Message: "it is missing"}) {
+				if len(detailed.Fields) != 2 || detailed.Fields[1] != (client.FieldError{Field: "key", Message: "key is required"}) {
 					t.Errorf("fields %v", detailed.Fields)
 				}
 			}

@@ -42,7 +42,9 @@ var byReason = map[string]error{
 	"SYS_RATELIMIT_RULE_NOT_FOUND":   ErrNotFound,
 	"SYS_RATELIMIT_RULE_EXISTS":      ErrExists,
 	"SYS_RATELIMIT_RULE_READ_ONLY":   ErrReadOnly,
+	"SYS_RATELIMIT_RULE_STALE":       ErrStale,
 	"SYS_RATELIMIT_CONFLICT":         ErrConflict,
+	"SYS_RATELIMIT_UNAVAILABLE":      ErrUnavailable,
 	"SYS_RATELIMIT_INTERNAL_ERROR":   ErrInternal,
 }
 
@@ -87,12 +89,18 @@ func (e *Error) Error() string {
 	}
 	text.WriteString(e.Message)
 	for i, field := range e.Fields {
+		if len(e.Fields) == 1 && strings.Contains(e.Message, field.Message) {
+			break // the message tells of it already
+		}
 		if i == 0 {
 			text.WriteString(": ")
 		} else {
 			text.WriteString("; ")
 		}
-		text.WriteString(field.Field + ": " + field.Message)
+		if !strings.HasPrefix(field.Message, field.Field+" ") {
+			text.WriteString(field.Field + " ")
+		}
+		text.WriteString(field.Message)
 	}
 	if e.RequestID != "" {
 		text.WriteString(" (request " + e.RequestID + ")")
@@ -120,7 +128,7 @@ func newError(err error) error {
 		switch detail := detail.(type) {
 		case *errdetails.ErrorInfo:
 			e.Reason = detail.GetReason()
-			if kind := byReason[e.Reason]; kind != nil && e.Code != codes.Unavailable {
+			if kind := byReason[e.Reason]; kind != nil {
 				e.kind = kind
 			}
 		case *errdetails.BadRequest:

@@ -148,8 +148,11 @@ func (g *Guard) describe(c *Call) (Check, error) {
 		case err != nil:
 			return check, fmt.Errorf("find the call's key: %w", err)
 		}
-		check.Scope, check.Identifier = g.options.Scope, bounded(key)
+		check.Scope, check.Identifier = g.options.Scope, key
 	}
+	check.Identifier, check.Subject = bounded(check.Identifier, maxKey), bounded(check.Subject, maxKey)
+	check.RequestID = bounded(check.RequestID, maxRequestID)
+	check.Descriptors = boundedDescriptors(check.Descriptors)
 	if check.Cost == 0 && !check.Peek && g.options.Cost != nil {
 		if check.Cost = g.options.Cost(c); check.Cost <= 0 {
 			check.Cost, check.Peek = 0, true

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 // KeyFunc says by which identifier a call is counted. It returns ErrNoKey if the call has none of its kind.
@@ -17,8 +20,16 @@ type KeyFunc func(*Call) (string, error)
 // ErrNoKey means that a call has nothing that a KeyFunc could count it by: no such header, no token.
 var ErrNoKey = errors.New("the call has no key to count it by")
 
-// maxKey bounds a key in bytes. A longer one is replaced by its hash, so that it is still one of its own.
-const maxKey = 256
+// What the API takes, in bytes. A client must not be able to make its check fail by a longer text, since failing may mean
+// passing.
+const (
+	// maxKey is the longest identifier, as long as a rule's pattern can be. A longer one is replaced by its hash, so that it
+	// is still one of its own.
+	maxKey = 1 << 10
+	// maxValue is the longest key or value of a descriptor's entry. A longer one is cut, so that patterns still match it.
+	maxValue     = 8 << 10
+	maxRequestID = 256
+)
 
 // ByHeader counts by the value of a header field or gRPC metadata key. A field that is missing, empty, or there more than
 // once is ErrNoKey. Whoever can choose the header's value chooses the counter: it fits where something before the service
@@ -127,10 +138,46 @@ func digest(secret []byte, text string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// bounded makes a key fit to be sent: at most maxKey bytes of valid UTF-8, as a protobuf string must be.
-func bounded(key string) string {
-	if len(key) > maxKey {
+// bounded makes a key fit to be sent: at most most bytes of valid UTF-8, as a protobuf string must be.
+func bounded(key string, most int) string {
+	if len(key) > most {
 		return "sha256-" + digest(nil, key)
 	}
-	return strings.ToValidUTF8(key, "\uFFFD")
+	if key = valid(key); len(key) > most { // a replacement is longer than what it replaces
+		return "sha256-" + digest(nil, key)
+	}
+	return key
+}
+
+// boundedDescriptors makes descriptors fit to be sent. It changes none of the caller's.
+func boundedDescriptors(descriptors []ratelimit.Descriptor) []ratelimit.Descriptor {
+	fits := func(text string) bool { return len(text) <= maxValue }
+	for i := range descriptors {
+		if slices.ContainsFunc(descriptors[i].Entries, func(e ratelimit.Entry) bool { return !fits(e.Key) || !fits(e.Value) }) {
+			descriptors = slices.Clone(descriptors)
+			break
+		}
+	}
+	for i := range descriptors {
+		var entries []ratelimit.Entry
+		for j, e := range descriptors[i].Entries {
+			if fits(e.Key) && fits(e.Value) {
+				continue
+			}
+			if entries == nil {
+				entries = slices.Clone(descriptors[i].Entries)
+				descriptors[i].Entries = entries
+			}
+			entries[j] = ratelimit.Entry{Key: cut(e.Key), Value: cut(e.Value)}
+		}
+	}
+	return descriptors
+}
+
+// cut shortens text to what is sent of it.
+func cut(text string) string {
+	if len(text) <= maxValue {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxValue], "?")
 }

@@ -8,8 +8,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/weirhq/weir/pkg/client"
+	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
 // keyOf returns what a Guard counts a request by.
@@ -172,13 +174,39 @@ func TestKeys(t *testing.T) {
 }
 
 func TestKeysAreBounded(t *testing.T) {
-	long := strings.Repeat("x", 300)
+	long := strings.Repeat("x", 2000)
 	first, second := keyOf(t, fixed(long+"a"), requestFrom(t, "1.1.1.1:1")), keyOf(t, fixed(long+"b"), requestFrom(t, "1.1.1.1:1"))
-	if len(first) > 256 || first == second {
+	if len(first) > 1024 || first == second {
 		t.Errorf("long keys are counted by %q and %q: want two short ones", first, second)
 	}
 	if got := keyOf(t, fixed("a\xff"), requestFrom(t, "1.1.1.1:1")); got != "a\uFFFD" {
 		t.Errorf("counted by %q, want valid UTF-8", got)
+	}
+}
+
+// A client that sends more than the API takes is counted all the same, by what patterns still match.
+func TestDescribedChecksAreBounded(t *testing.T) {
+	check := &checker{}
+	long := "/api/" + strings.Repeat("é", 8<<10)
+	given := []ratelimit.Descriptor{
+		{Entries: []ratelimit.Entry{{Key: "plan", Value: "free"}}},
+		{Entries: []ratelimit.Entry{{Key: "plan", Value: "free"}, {Key: "path", Value: long}}},
+	}
+	guard := newGuard(t, client.GuardOptions{Checker: check, Describe: func(*client.Call) (client.Check, error) {
+		return client.Check{Domain: "edge", Descriptors: given, RequestID: long, Subject: long}, nil
+	}})
+	response, _ := serve(guard, requestFrom(t, "1.1.1.1:1"))
+	_ = response.Body.Close()
+	got := check.last(t)
+	value := got.Descriptors[1].Entries[1].Value
+	if len(value) > 8<<10 || !utf8.ValidString(value) || !strings.HasPrefix(value, "/api/éé") {
+		t.Errorf("sent %d bytes, from %.20q", len(value), value)
+	}
+	if len(got.RequestID) > 256 || len(got.Subject) > 1024 || got.Descriptors[0].Entries[0].Value != "free" || got.Descriptors[1].Entries[0].Value != "free" {
+		t.Errorf("sent %+v", got)
+	}
+	if given[1].Entries[1].Value != long {
+		t.Error("the caller's descriptors were changed")
 	}
 }
 
