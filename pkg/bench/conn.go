@@ -42,7 +42,7 @@ type conn struct {
 	framer *http2.Framer // its reading half is the reader goroutine's own, its writing half is guarded
 
 	// The reader goroutine's own.
-	header    headerReader
+	header    *headerReader
 	block     []byte // of a header block in several frames
 	blockEnds bool   // the stream ends with it
 
@@ -58,7 +58,6 @@ type conn struct {
 	consumed   uint32 // received since the window was last opened again
 	draining   bool   // no new calls: the server sent GOAWAY, or stream IDs are used up
 	closed     bool
-	replied    bool
 	err        error // why it was closed
 }
 
@@ -74,12 +73,11 @@ func dial(ctx context.Context, l *lane) (*conn, error) {
 		lane: l, net: socket,
 		reader:  bufio.NewReaderSize(socket, bufferSize),
 		writer:  bufio.NewWriterSize(socket, bufferSize),
-		header:  *newHeaderReader(),
+		header:  newHeaderReader(),
 		request: newRequestHeader(address.authority(), l.load.options.Timeout),
 		streams: map[uint32]*stream{},
 		nextID:  1, window: initialWindow, perStream: initialWindow, maxStreams: unlimited,
 	}
-	c.header.decoder.SetEmitFunc(c.header.field)
 	c.framer = http2.NewFramer(c.writer, c.reader)
 	c.framer.SetReuseFrames()
 	c.framer.SetMaxReadFrameSize(maxFrame)

@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -48,7 +49,7 @@ func TestParseReply(t *testing.T) {
 		{nil, errNoMessage},
 		{good[:4], errNoMessage},
 		{good[:len(good)-1], errShortMessage},
-		{append(good[:len(good):len(good)], good...), errMoreMessages},
+		{slices.Concat(good, good), errMoreMessages},
 		{append([]byte{1}, good[1:]...), errCompressed},
 	} {
 		if _, err := parseReply(c.body); !errors.Is(err, c.want) {

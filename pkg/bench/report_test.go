@@ -37,8 +37,9 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// sample is a round with simple figures.
-func sample(calls uint64, cpu time.Duration, latency time.Duration) *Round {
+// sample is a round with simple figures: processor time in milliseconds, latency in microseconds.
+func sample(calls uint64, milliseconds, micros int) *Round {
+	cpu, latency := time.Duration(milliseconds)*time.Millisecond, time.Duration(micros)*time.Microsecond
 	seen := &tally{allowed: calls}
 	for range calls {
 		seen.latency.Record(latency)
@@ -54,13 +55,14 @@ func sampleReport() *Report {
 	fast := &TargetReport{Name: "fast", Address: "127.0.0.1:1"}
 	slow := &TargetReport{Name: "slow", Address: "127.0.0.1:2"}
 	for i := range 3 {
-		n := time.Duration(i + 1)
-		fast.Rounds = append(fast.Rounds, sample(1000, n*10*time.Millisecond, n*100*time.Microsecond))
-		slow.Rounds = append(slow.Rounds, sample(100, n*2*time.Millisecond, n*300*time.Microsecond))
+		n := i + 1
+		fast.Rounds = append(fast.Rounds, sample(1000, 10*n, 100*n))
+		slow.Rounds = append(slow.Rounds, sample(100, 2*n, 300*n))
 	}
 	slow.Rounds[1].Faults = map[Fault]uint64{FaultCode: 2}
 	slow.Rounds[1].Examples = map[Fault]string{FaultCode: "overall code UNKNOWN instead of OK"}
-	slow.Rounds[2].Unsent = 5
+	slow.Rounds[2].Unsent = 5 // of 300
+	fast.Rounds[2].Unsent = 5 // of 3000
 	report.Targets = []*TargetReport{fast, slow}
 	report.conclude()
 	return report
@@ -89,7 +91,7 @@ func TestReport(t *testing.T) {
 // A target without calls, or without processes, has no ratio instead of an infinite one.
 func TestRatioOfNothing(t *testing.T) {
 	idle := &TargetReport{Rounds: []*Round{newRound(new(tally), time.Second, map[string]time.Duration{"server": time.Second})}}
-	busy := &TargetReport{Rounds: []*Round{sample(10, time.Second, time.Millisecond)}}
+	busy := &TargetReport{Rounds: []*Round{sample(10, 1000, 1000)}}
 	if ratios := Compare(idle, busy); ratios.CPU != nil || ratios.CallsPerSecond != nil || ratios.P99 != nil {
 		t.Errorf("ratios %+v", ratios)
 	}
@@ -160,6 +162,9 @@ func TestReportAsText(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, out.String())
 		}
+	}
+	if strings.Contains(out.String(), "fast: 5 calls were due") {
+		t.Errorf("a few calls that were due at the end are called too many:\n%s", out.String())
 	}
 	open := Load{Workload: Hot, Keys: 1, Rate: 2500, Connections: 1, Rounds: 1, Duration: 0.5}
 	if got, want := open.String(), "hot; 2500 calls a second (Poisson) on 1 connection; 1 round of 0.5s after 0s; medians"; got != want {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,8 +30,8 @@ type field struct {
 
 // close ends all servers, the last one first.
 func (f *field) close() {
-	for i := len(f.ends) - 1; i >= 0; i-- {
-		f.ends[i]()
+	for _, end := range slices.Backward(f.ends) {
+		end()
 	}
 }
 

@@ -82,11 +82,11 @@ func plan(s settings) ([]scene, error) {
 		chosen = append(chosen, scene)
 	}
 	if len(chosen) == 0 {
-		names := ""
+		var names []string
 		for _, scene := range scenes {
-			names += " " + scene.name
+			names = append(names, scene.name)
 		}
-		return nil, fmt.Errorf("no scene is called %q: write one of%s", s.only, names)
+		return nil, fmt.Errorf("no scene is called %q: write one of %v", s.only, names)
 	}
 	return chosen, nil
 }
