@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
+	"sync"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -150,12 +151,20 @@ func (c *conn) drop(s *stream) {
 	if cap(s.data) > keptAnswer {
 		s.data = nil
 	}
-	if s.answered == 0 && len(c.free) < maxFreeStreams { // else it may still be among the blocked
+	if s.answered != 0 {
+		return // it may still be among the blocked
+	}
+	if len(c.free) < maxFreeStreams {
 		c.free = append(c.free, s)
+	} else {
+		streams.Put(s)
 	}
 }
 
-const maxFreeStreams = 64
+// A connection keeps a few streams for its next calls; more of them are shared by all.
+const maxFreeStreams = 32
+
+var streams = sync.Pool{New: func() any { return new(stream) }}
 
 func (c *conn) newStream() *stream {
 	if n := len(c.free) - 1; n >= 0 {
@@ -163,7 +172,7 @@ func (c *conn) newStream() *stream {
 		c.free = c.free[:n]
 		return s
 	}
-	return new(stream)
+	return streams.Get().(*stream) //nolint:forcetypeassert // the pool holds nothing else
 }
 
 func (c *conn) appendHeaders(id uint32, flags http2.Flags, block []byte) {
