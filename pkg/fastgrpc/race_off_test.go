@@ -1,0 +1,5 @@
+//go:build !race
+
+package fastgrpc_test
+
+const raceEnabled = false
