@@ -193,10 +193,10 @@ var weirBinary struct {
 }
 
 // WeirBinary returns the path of the weir binary, which it brings up to date once per test process: with the race detector
-// if the tests have it. WEIR_BIN names another one.
+// if the tests have it. TEST_WEIR names another one.
 func WeirBinary(t testing.TB) string {
 	t.Helper()
-	if path := os.Getenv("WEIR_BIN"); path != "" {
+	if path := os.Getenv("TEST_WEIR"); path != "" {
 		return path
 	}
 	root := Root(t)
