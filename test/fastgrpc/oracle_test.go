@@ -1,0 +1,302 @@
+package fastgrpc
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/weirhq/weir/envoy"
+	"github.com/weirhq/weir/test/servers"
+)
+
+// rules whose windows are so long that no test sees one end.
+const rules = `
+domain: edge
+descriptors:
+  - key: user
+    limits: [{algorithm: fixed_window, limit: 7, window: 30d}]
+  - key: path
+    limits: [{algorithm: token_bucket, limit: 40, window: 30d}]
+    descriptors:
+      - key: user
+        limits: [{algorithm: sliding_window, limit: 5, window: 30d}, {algorithm: fixed_window, limit: 9, window: 60d}]
+  - key: free
+    rate_limit: {unlimited: true}
+`
+
+// generate draws serialized requests: mostly good ones, and some that are wrong.
+func generate(seed uint64, n int) [][]byte {
+	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same each time
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	requests := make([][]byte, 0, n)
+	for range n {
+		request := &rlsv3.RateLimitRequest{Domain: pick("edge", "edge", "edge", "edge", "other", "")}
+		if random.IntN(4) == 0 {
+			request.HitsAddend = uint32(random.IntN(4)) //nolint:gosec // small
+		}
+		for range random.IntN(4) {
+			descriptor := &commonv3.RateLimitDescriptor{}
+			for range 1 + random.IntN(2) {
+				descriptor.Entries = append(descriptor.Entries, &commonv3.RateLimitDescriptor_Entry{
+					Key: pick("user", "path", "free", "none"), Value: pick("a", "b", "c", "/", "é", strings.Repeat("long", random.IntN(2000))),
+				})
+			}
+			if random.IntN(5) == 0 {
+				descriptor.HitsAddend = wrapperspb.UInt64(uint64(random.IntN(5))) //nolint:gosec // small
+			}
+			request.Descriptors = append(request.Descriptors, descriptor)
+		}
+		data, err := proto.Marshal(request)
+		if err != nil {
+			panic(err)
+		}
+		if random.IntN(20) == 0 && len(data) > 0 {
+			data = data[:random.IntN(len(data))]
+		}
+		requests = append(requests, data)
+	}
+	return requests
+}
+
+// raw is a codec of bytes.
+type raw struct{}
+
+func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+func (raw) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = append([]byte(nil), data...)
+	return nil
+}
+func (raw) Name() string { return "proto" }
+
+func connect(t testing.TB, address string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	options = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, options...)
+	connection, err := grpc.NewClient(address, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
+// ask returns the reply in hexadecimal, or the code and, if wanted, the message.
+func ask(ctx context.Context, connection *grpc.ClientConn, request []byte) string {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var reply []byte
+	if err := connection.Invoke(ctx, envoy.MethodPath, &request, &reply, grpc.ForceCodec(raw{})); err != nil {
+		return fmt.Sprintf("code %d %s", status.Code(err), status.Convert(err).Message())
+	}
+	return hex.EncodeToString(reply)
+}
+
+// same compares two answers, field by field. Between them the time until a reset may have become a little less.
+func same(a, b string) bool {
+	first, errA := hex.DecodeString(a)
+	second, errB := hex.DecodeString(b)
+	if errA != nil || errB != nil {
+		return a == b
+	}
+	var x, y rlsv3.RateLimitResponse
+	if proto.Unmarshal(first, &x) != nil || proto.Unmarshal(second, &y) != nil || len(x.GetStatuses()) != len(y.GetStatuses()) {
+		return false
+	}
+	for i, s := range x.GetStatuses() {
+		other := y.GetStatuses()[i]
+		if (s.GetDurationUntilReset() == nil) != (other.GetDurationUntilReset() == nil) {
+			return false
+		}
+		if s.GetDurationUntilReset() == nil {
+			continue
+		}
+		if d := s.GetDurationUntilReset().AsDuration() - other.GetDurationUntilReset().AsDuration(); d > 30*time.Second || d < -30*time.Second {
+			return false
+		}
+		s.DurationUntilReset, other.DurationUntilReset = durationpb.New(0), durationpb.New(0)
+	}
+	return proto.Equal(&x, &y)
+}
+
+// Two servers get the same requests, one by each front: every field of every answer is the same.
+func TestBothFrontsAnswerTheSame(t *testing.T) {
+	for name, redis := range map[string]bool{"memory": false, "redis": true} {
+		t.Run(name, func(t *testing.T) {
+			start := func() *servers.WeirServer {
+				options := servers.WeirOptions{Rules: map[string]string{"edge.yaml": rules}, Set: map[string]string{
+					"envoy.response_headers": "x-ratelimit", "envoy.problem_json": "true", "envoy.dynamic_metadata": "true",
+				}}
+				if redis {
+					options.Set["redis.url"] = "redis://" + servers.Redis(t).Addr()
+					options.Set["redis.timeout_ms"] = "5000"
+				}
+				return servers.Weir(t, options)
+			}
+			fast, oracle := connect(t, start().Fast()), connect(t, start().GRPC())
+			for i, request := range generate(1, 1500) {
+				got, want := ask(t.Context(), fast, request), ask(t.Context(), oracle, request)
+				if !same(got, want) {
+					t.Fatalf("request %d (%x) was answered\n%s, by grpc-go\n%s", i, request, got, want)
+				}
+			}
+		})
+	}
+}
+
+// looks are requests that charge nothing, so that all clients get the same answers.
+func looks(t testing.TB, n int) [][]byte {
+	t.Helper()
+	var found [][]byte
+	for _, data := range generate(2, n) {
+		request := new(rlsv3.RateLimitRequest)
+		if proto.Unmarshal(data, request) == nil {
+			for _, descriptor := range request.GetDescriptors() {
+				descriptor.HitsAddend = wrapperspb.UInt64(0)
+			}
+			var err error
+			if data, err = proto.Marshal(request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found = append(found, data)
+	}
+	return found
+}
+
+func TestForeignClients(t *testing.T) {
+	weir := servers.Weir(t, servers.WeirOptions{Rules: map[string]string{"edge.yaml": rules}})
+	oracle := connect(t, weir.GRPC())
+	for _, request := range generate(3, 200) { // some counters are used
+		ask(t.Context(), oracle, request)
+	}
+	requests := looks(t, 1000)
+	var input strings.Builder
+	want := make([]string, 0, len(requests))
+	for _, request := range requests {
+		fmt.Fprintf(&input, "%x\n", request)
+		answer := ask(t.Context(), oracle, request)
+		if strings.HasPrefix(answer, "code ") {
+			answer = strings.Join(strings.Fields(answer)[:2], " ")
+		}
+		want = append(want, answer)
+	}
+	root := servers.Root(t)
+	for name, command := range map[string][]string{
+		"grpcio":  {filepath.Join(root, "build", "venv", "bin", "python3"), "clients/call.py", weir.Fast(), envoy.MethodPath},
+		"grpc-js": {"node", "clients/call.js", weir.Fast(), envoy.MethodPath, filepath.Join(root, "build", "node", "node_modules")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := exec.CommandContext(t.Context(), command[0], command[1:]...)
+			client.Stdin, client.Stderr = strings.NewReader(input.String()), os.Stderr
+			output, err := client.Output()
+			if err != nil {
+				t.Fatalf("%v: run `make test-setup`", err)
+			}
+			got := strings.Split(strings.TrimSuffix(string(output), "\n"), "\n")
+			if len(got) != len(want) {
+				t.Fatalf("%d answers for %d requests", len(got), len(want))
+			}
+			for i := range got {
+				if !same(got[i], want[i]) {
+					t.Fatalf("request %d (%x) was answered\n%s, to grpc-go\n%s", i, requests[i], got[i], want[i])
+				}
+			}
+		})
+	}
+	t.Run("grpcurl", func(t *testing.T) { askWithGrpcurl(t, weir.Fast()) })
+	t.Run("h2load", func(t *testing.T) { loadWithH2load(t, weir.Fast()) })
+	t.Run("health", func(t *testing.T) {
+		checks := healthpb.NewHealthClient(connect(t, weir.Fast()))
+		for _, service := range []string{"", envoy.ServiceName, "no.Such"} {
+			got, gotErr := checks.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+			answer, wantErr := healthpb.NewHealthClient(oracle).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+			if !proto.Equal(got, answer) || status.Code(gotErr) != status.Code(wantErr) {
+				t.Errorf("%q: %v %v, by grpc-go %v %v", service, got, gotErr, answer, wantErr)
+			}
+		}
+		stream, err := checks.Watch(t.Context(), &healthpb.HealthCheckRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if !strings.Contains(fmt.Sprint(err), "Unimplemented") {
+			t.Errorf("Watch: %v", err)
+		}
+	})
+	if n := weir.Metric(`weir_grpc_requests_total{code="OK",method="` + envoy.MethodPath + `"}`); n < 20000 {
+		t.Errorf("%v calls were counted", n)
+	}
+}
+
+func askWithGrpcurl(t *testing.T, address string) {
+	t.Helper()
+	set := new(descriptorpb.FileDescriptorSet)
+	seen := make(map[string]bool)
+	var add func(file protoreflect.FileDescriptor)
+	add = func(file protoreflect.FileDescriptor) {
+		if seen[file.Path()] {
+			return
+		}
+		seen[file.Path()] = true
+		imports := file.Imports()
+		for i := range imports.Len() {
+			add(imports.Get(i).FileDescriptor)
+		}
+		set.File = append(set.File, protodesc.ToFileDescriptorProto(file))
+	}
+	add(rlsv3.File_envoy_service_ratelimit_v3_rls_proto)
+	data, err := proto.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "rls.protoset")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.CommandContext(t.Context(), tool(t, "grpcurl", "github.com/fullstorydev/grpcurl/cmd/grpcurl"),
+		"-plaintext", "-protoset", path, "-d", `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"grpcurl"}]}]}`,
+		address, envoy.ServiceName+"/ShouldRateLimit").CombinedOutput()
+	if err != nil || !strings.Contains(string(output), `"limitRemaining": 6`) {
+		t.Errorf("grpcurl: %v\n%s", err, output)
+	}
+}
+
+func loadWithH2load(t *testing.T, address string) {
+	t.Helper()
+	message, err := proto.Marshal(&rlsv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{{
+		Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "h2load"}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := append([]byte{0, 0, 0, byte(len(message) >> 8), byte(len(message))}, message...)
+	path := filepath.Join(t.TempDir(), "body")
+	if err := os.WriteFile(path, body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const calls = 20000
+	output, err := exec.CommandContext(t.Context(), "h2load", "-n", strconv.Itoa(calls), "-c", "4", "-m", "32", "-d", path,
+		"-H", "content-type: application/grpc", "-H", "te: trailers", "http://"+address+envoy.MethodPath).CombinedOutput()
+	if err != nil || !strings.Contains(string(output), fmt.Sprintf("%d succeeded, 0 failed, 0 errored, 0 timeout", calls)) {
+		t.Errorf("h2load: %v: run `make test-setup`\n%s", err, output)
+	}
+}
