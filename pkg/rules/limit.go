@@ -220,3 +220,13 @@ func parseRate(text string) (count int64, window time.Duration, fix string) {
 	}
 	return count, window, ""
 }
+
+// ParseWindow reads a window as rule files have it, such as 250ms, 60s, 1h30m, 1d or 1w. The calendar's windows, month and
+// year, are none.
+func ParseWindow(text string) (time.Duration, error) {
+	window, fix := parseWindow(text)
+	if fix != "" {
+		return 0, fmt.Errorf("%q is no window: %s", shortened(text), strings.TrimSuffix(fix, ", or month or year"))
+	}
+	return window, nil
+}

@@ -188,3 +188,17 @@ func compileBlock(text string) (p pattern, fix string, err error) {
 	block = block.Masked()
 	return pattern{text: block.String(), block: block}, "", nil
 }
+
+// Matches tells whether one level of a rule would take a value. It compiles the pattern each time: Table.Match is for
+// decisions.
+func Matches(m *ratelimit.EntryMatch, value string) bool {
+	if m.Kind == ratelimit.MatchAny || m.Kind == ratelimit.MatchExact {
+		return m.Kind == ratelimit.MatchAny || m.Pattern == value
+	}
+	p, _, err := compilePattern(m.Kind, m.Pattern)
+	if err != nil {
+		return false
+	}
+	matcher := p.alone(m)
+	return matcher == nil || matcher.match(value)
+}

@@ -1233,9 +1233,11 @@ func (x *GetUsageResponse) GetResults() []*LimitResult {
 
 // ResetLimitRequest names whose counters are set back.
 type ResetLimitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Scope         string                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
-	Identifier    string                 `protobuf:"bytes,2,opt,name=identifier,proto3" json:"identifier,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Scope      string                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	Identifier string                 `protobuf:"bytes,2,opt,name=identifier,proto3" json:"identifier,omitempty"`
+	// Names also the counter of the default limit over this window, which checks with window_secs make. 0: none.
+	WindowSecs    int64 `protobuf:"varint,3,opt,name=window_secs,json=windowSecs,proto3" json:"window_secs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1282,6 +1284,13 @@ func (x *ResetLimitRequest) GetIdentifier() string {
 		return x.Identifier
 	}
 	return ""
+}
+
+func (x *ResetLimitRequest) GetWindowSecs() int64 {
+	if x != nil {
+		return x.WindowSecs
+	}
+	return 0
 }
 
 // ResetLimitResponse confirms.
@@ -1902,12 +1911,14 @@ const file_k1s0_system_ratelimit_v1_ratelimit_proto_rawDesc = "" +
 	"\x05_usedB\f\n" +
 	"\n" +
 	"_remainingB\v\n" +
-	"\t_reset_at\"I\n" +
+	"\t_reset_at\"j\n" +
 	"\x11ResetLimitRequest\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1e\n" +
 	"\n" +
 	"identifier\x18\x02 \x01(\tR\n" +
-	"identifier\"H\n" +
+	"identifier\x12\x1f\n" +
+	"\vwindow_secs\x18\x03 \x01(\x03R\n" +
+	"windowSecs\"H\n" +
 	"\x12ResetLimitResponse\x12\x18\n" +
 	"\asuccess\x18\x01 \x01(\bR\asuccess\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"|\n" +
