@@ -160,7 +160,7 @@ func (c *connection) with(ctx context.Context, use func(context.Context, *client
 	return c.explain(use(ctx, server))
 }
 
-// explain adds the way out to an error of the API.
+// explain adds the way out to an error of the API where that is one of the command line's.
 func (c *connection) explain(err error) error {
 	hint := ""
 	switch {
@@ -176,12 +176,6 @@ func (c *connection) explain(err error) error {
 		hint = "use a token of a higher role"
 	case errors.Is(err, client.ErrNotFound):
 		hint = "'weir rules list' shows those that there are"
-	case errors.Is(err, client.ErrReadOnly):
-		hint = "change the rule file that it comes from"
-	case errors.Is(err, client.ErrStale):
-		hint = "look at it again and repeat"
-	case errors.Is(err, client.ErrExists):
-		hint = "change that one, or use 'weir rules apply'"
 	default:
 		return err
 	}

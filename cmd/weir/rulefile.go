@@ -86,7 +86,12 @@ func readRules(path string, in io.Reader) (rules []fileRule, skipped int, err er
 			lines[key] = node.Line
 		}
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s:%d: %w", path, node.Line, err))
+			line := node.Line
+			var at *lineError
+			if errors.As(err, &at) {
+				line = at.line
+			}
+			faults = append(faults, fmt.Errorf("%s:%d: %w", path, line, err))
 			continue
 		}
 		rules = append(rules, rule)
@@ -166,6 +171,14 @@ func parseRule(node *yaml.Node) (fileRule, error) {
 	return rule, rule.check()
 }
 
+// lineError is a fault at another line than that of its rule.
+type lineError struct {
+	line int
+	text string
+}
+
+func (e *lineError) Error() string { return e.text }
+
 // decodeStrict decodes a mapping whose keys are all known. yaml.v3 has this for decoders alone, and its errors would have the
 // lines of a part of the file.
 func decodeStrict(node *yaml.Node, rule *fileRule) error {
@@ -177,7 +190,7 @@ func decodeStrict(node *yaml.Node, rule *fileRule) error {
 	}
 	for i := 0; i < len(node.Content); i += 2 {
 		if key := node.Content[i].Value; !knownFields[key] && key != "<<" {
-			return fmt.Errorf("line %d: there is no field %q: write %s", node.Content[i].Line, shown(key), fieldNames)
+			return &lineError{node.Content[i].Line, fmt.Sprintf("there is no field %q: write %s", shown(key), fieldNames)}
 		}
 	}
 	if err := node.Decode(rule); err != nil {

@@ -87,8 +87,10 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	path, err := exec.LookPath("weir")
 	ts.Check(err)
-	args = append([]string{"serve", "--set", "server.host=127.0.0.1", "--set", "server.port=0", "--set", "server.grpc_port=0",
-		"--set", "server.drain_delay=0s"}, args...)
+	args = append([]string{
+		"serve", "--set", "server.host=127.0.0.1", "--set", "server.port=0", "--set", "server.grpc_port=0", "--set", "server.fast_port=0",
+		"--set", "server.drain_delay=0s",
+	}, args...)
 	s.command = exec.Command(path, args...) //nolint:noctx // stop, or the end of the script, ends it
 	s.command.Dir = ts.MkAbs(".")
 	s.command.Env = environment(ts)
