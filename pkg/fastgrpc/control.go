@@ -47,7 +47,7 @@ func (c *conn) settingsFrame(flags http2.Flags, stream uint32, payload []byte) e
 			}
 			return &connError{code, "a setting out of its range"}
 		}
-		switch setting.ID {
+		switch setting.ID { //nolint:exhaustive // the others say nothing to a server that does not push
 		case http2.SettingHeaderTableSize:
 			c.encoder.SetMaxDynamicTableSizeLimit(maxTableSize)
 			c.encoder.SetMaxDynamicTableSize(min(setting.Val, maxTableSize))

@@ -72,7 +72,7 @@ func (c *conn) frame(kind http2.FrameType, flags http2.Flags, stream uint32, pay
 	case c.block.stream != 0 && (kind != http2.FrameContinuation || stream != c.block.stream):
 		return protocolError("a header block is interrupted by another frame")
 	}
-	switch kind {
+	switch kind { //nolint:exhaustive // the others follow
 	case http2.FrameHeaders:
 		return c.headersFrame(flags, stream, payload)
 	case http2.FrameContinuation:

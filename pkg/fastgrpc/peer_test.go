@@ -210,6 +210,6 @@ func (p *peer) awaitGoAway() http2.ErrCode {
 
 // awaitClose waits until the connection has ended.
 func (p *peer) awaitClose() {
-	for range p.frames { //nolint:revive // empty: only the end matters
+	for range p.frames {
 	}
 }

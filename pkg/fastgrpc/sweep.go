@@ -98,6 +98,7 @@ func (c *conn) sweepDrain(now int64) {
 			c.refuseNew()
 			c.flush()
 		}
+	case drainRefusing: // ends with the last stream
 	}
 	if c.drain != drainNone && c.grace > 0 && now-c.drained > c.grace {
 		c.linger()

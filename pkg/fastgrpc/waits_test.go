@@ -321,12 +321,18 @@ func TestRefusals(t *testing.T) {
 		data   []byte
 		want   map[string]string
 	}{
-		"gzip": {[]string{echoPath, "grpc-encoding", "gzip"}, compressed,
-			map[string]string{":status": "200", "grpc-status": "12", "grpc-accept-encoding": "identity"}},
+		"gzip": {
+			[]string{echoPath, "grpc-encoding", "gzip"},
+			compressed,
+			map[string]string{":status": "200", "grpc-status": "12", "grpc-accept-encoding": "identity"},
+		},
 		"compressed by nothing": {[]string{echoPath}, compressed, map[string]string{"grpc-status": "13"}},
 		"unknown service":       {[]string{"/other.Service/Call"}, message(""), map[string]string{"grpc-status": "12", "grpc-message": "unknown service other.Service"}},
-		"unknown method": {[]string{"/test.Echo/%"}, message(""),
-			map[string]string{"grpc-status": "12", "grpc-message": "unknown method %25 for service test.Echo"}},
+		"unknown method": {
+			[]string{"/test.Echo/%"},
+			message(""),
+			map[string]string{"grpc-status": "12", "grpc-message": "unknown method %25 for service test.Echo"},
+		},
 		"no method":       {[]string{"/"}, message(""), map[string]string{"grpc-status": "12"}},
 		"bad timeout":     {[]string{echoPath, "grpc-timeout", "soon"}, message(""), map[string]string{":status": "400", "grpc-status": "13"}},
 		"no message":      {[]string{echoPath}, nil, map[string]string{"grpc-status": "13"}},
