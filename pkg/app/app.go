@@ -22,6 +22,7 @@ import (
 	"github.com/weirhq/weir/pkg/config"
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/fastgrpc"
+	"github.com/weirhq/weir/pkg/k1s0"
 	"github.com/weirhq/weir/pkg/respond"
 	"github.com/weirhq/weir/pkg/telemetry"
 )
@@ -50,6 +51,8 @@ type app struct {
 	logger  *slog.Logger
 	metrics *telemetry.Metrics
 	cleanup cleanup
+
+	identifiers *telemetry.Identifiers // how the log shows them
 }
 
 // Run serves until ctx ends, then drains and returns nil. It returns an error if the server cannot start or stops by itself;
@@ -66,23 +69,29 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	recorder, err := a.recorder()
-	if err != nil {
-		return err
-	}
 	limiter := engine.New(stores.store, engine.Options{
-		Prefix: a.config.RateLimit.KeyPrefix, DefaultDomain: a.config.Rules.DefaultDomain, Recorder: recorder,
+		Prefix: a.config.RateLimit.KeyPrefix, DefaultDomain: a.config.Rules.DefaultDomain, Recorder: a.recorder(),
 	})
 	rules, err := a.newRules(limiter)
 	if err != nil {
 		return err
 	}
-	rules.Load(ctx)
-	fronts, err := a.openFronts(ctx, limiter)
+	ruleStore, err := a.followRuleStore(ctx, rules)
+	if err != nil {
+		return err
+	}
+	api, err := a.newAPI(limiter, rules, ruleStore)
+	if err != nil {
+		return err
+	}
+	fronts, err := a.openFronts(ctx, limiter, api)
 	if err != nil {
 		return err
 	}
 	fronts.ready.add("rules", false, rules.Ready)
+	if ruleStore != nil {
+		fronts.ready.add("database", false, rules.StoreReady)
+	}
 	if stores.ping != nil {
 		fronts.ready.add("redis", false, stores.ping)
 	}
@@ -128,7 +137,7 @@ func (a *app) setUpTelemetry() error {
 		MaxRules: a.config.Metrics.MaxRules, MaxValues: a.config.Metrics.MaxValues,
 		Version: a.Build.Version, Revision: a.Build.Revision, GoVersion: a.Build.Go,
 	})
-	return nil
+	return a.setUpIdentifiers()
 }
 
 // limitMemory makes the collector work harder before a container is killed for its memory. GOMEMLIMIT, if set, wins; the
@@ -166,10 +175,11 @@ type grpcFront struct {
 }
 
 // openFronts opens every listener, so that a port that is taken ends the start and not a server that seemed to run.
-func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter) (*fronts, error) {
+func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter, api *k1s0.Service) (*fronts, error) {
 	settings := &a.config.Server
 	f := &fronts{app: a, ready: &readiness{}, health: health.NewServer()}
 	f.health.SetServingStatus(envoy.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	f.health.SetServingStatus(k1s0.ServiceName, healthpb.HealthCheckResponse_SERVING)
 	f.ready.add("serving", true, func(context.Context) error {
 		if f.draining.Load() {
 			return errors.New("the server is shutting down")
@@ -193,20 +203,20 @@ func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter) (*fronts,
 		return nil, err
 	}
 	a.cleanup.add(func() { _ = listener.Close() })
-	f.grpc = append(f.grpc, grpcFront{a.newGRPC(transport, service, f.health), listener})
+	f.grpc = append(f.grpc, grpcFront{a.newGRPC(transport, service, api, f.health), listener})
 	if settings.GRPCSocket != "" {
 		listener, err := listenUnix(ctx, settings.GRPCSocket, "server.grpc_socket")
 		if err != nil {
 			return nil, err
 		}
 		a.cleanup.add(func() { _ = listener.Close() })
-		f.grpc = append(f.grpc, grpcFront{a.newGRPC(nil, service, f.health), listener})
+		f.grpc = append(f.grpc, grpcFront{a.newGRPC(nil, service, api, f.health), listener})
 	}
 	if f.httpAddr, err = listenTCP(ctx, settings.Host, settings.Port, "server.port"); err != nil {
 		return nil, err
 	}
 	a.cleanup.add(func() { _ = f.httpAddr.Close() })
-	f.http = a.newHTTP(f.ready)
+	f.http = a.newHTTP(f.ready, api)
 	f.http.TLSConfig, err = a.httpTLS()
 	return f, err
 }

@@ -9,10 +9,11 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/weirhq/weir/envoy"
+	"github.com/weirhq/weir/pkg/k1s0"
 )
 
 // newGRPC makes a server of everything that weir speaks over gRPC. transport is nil for a listener without TLS.
-func (a *app) newGRPC(transport credentials.TransportCredentials, service *envoy.Service, checks *health.Server) *grpc.Server {
+func (a *app) newGRPC(transport credentials.TransportCredentials, service *envoy.Service, api *k1s0.Service, checks *health.Server) *grpc.Server {
 	settings := &a.config.Server.GRPC
 	options := []grpc.ServerOption{
 		envoy.ServerOption(),
@@ -36,6 +37,7 @@ func (a *app) newGRPC(transport credentials.TransportCredentials, service *envoy
 	}
 	server := grpc.NewServer(options...)
 	envoy.Register(server, service)
+	k1s0.Register(server, api)
 	healthpb.RegisterHealthServer(server, checks)
 	reflection.Register(server)
 	return server

@@ -5,10 +5,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"path"
+
+	"github.com/weirhq/weir/pkg/k1s0"
 )
 
-// newHTTP makes the server of health, metrics and profiles.
-func (a *app) newHTTP(ready http.Handler) *http.Server {
+// newHTTP makes the server of the REST API, health, metrics and profiles.
+func (a *app) newHTTP(ready http.Handler, api *k1s0.Service) *http.Server {
 	settings := &a.config.Server
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -17,6 +20,10 @@ func (a *app) newHTTP(ready http.Handler) *http.Server {
 	})
 	mux.Handle("GET /readyz", ready)
 	mux.Handle("GET /metrics", a.metrics.Handler())
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		mux.Handle(path, api.MethodNotAllowed(http.MethodGet, http.MethodHead))
+	}
+	mux.Handle("/", api.Handler())
 	if settings.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -25,13 +32,25 @@ func (a *app) newHTTP(ready http.Handler) *http.Server {
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return &http.Server{
-		Handler:           loopbackOnly("/debug/", limitBody(int64(settings.HTTP.MaxBodyBytes), a.metrics.HTTP("server", a.logger, mux))),
+		Handler:           loopbackOnly("/debug/", limitBody(int64(settings.HTTP.MaxBodyBytes), a.metrics.HTTP("server", a.logger, cleanOnly(mux, api.NotFound())))),
 		ReadHeaderTimeout: settings.HTTP.ReadHeaderTimeout,
 		ReadTimeout:       settings.HTTP.ReadTimeout,
 		WriteTimeout:      settings.HTTP.WriteTimeout,
 		IdleTimeout:       settings.HTTP.IdleTimeout,
 		MaxHeaderBytes:    settings.HTTP.MaxHeaderBytes,
 	}
+}
+
+// cleanOnly answers paths with empty or dotted parts as not found. The mux would send clients elsewhere, with a page for
+// people.
+func cleanOnly(next, notFound http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
+			notFound.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func limitBody(limit int64, next http.Handler) http.Handler {

@@ -12,21 +12,27 @@ import (
 	"github.com/weirhq/weir/pkg/telemetry"
 )
 
+// setUpIdentifiers makes what shows identifiers in the log.
+func (a *app) setUpIdentifiers() error {
+	if a.config.Log.Identifiers == config.IdentifiersPlain {
+		a.identifiers = telemetry.PlainIdentifiers()
+		return nil
+	}
+	key, err := a.config.Log.HashKey.Value()
+	if err != nil {
+		return fmt.Errorf("log.hash_key_file: %w", err)
+	}
+	a.identifiers = telemetry.HashedIdentifiers([]byte(key))
+	return nil
+}
+
 // recorder counts decisions and, at level debug, logs each of them. Below that level a decision costs no line and no test
 // for one.
-func (a *app) recorder() (engine.Recorder, error) {
+func (a *app) recorder() engine.Recorder {
 	if !a.logger.Enabled(context.Background(), slog.LevelDebug) {
-		return a.metrics, nil
+		return a.metrics
 	}
-	identifiers := telemetry.PlainIdentifiers()
-	if a.config.Log.Identifiers != config.IdentifiersPlain {
-		key, err := a.config.Log.HashKey.Value()
-		if err != nil {
-			return nil, fmt.Errorf("log.hash_key_file: %w", err)
-		}
-		identifiers = telemetry.HashedIdentifiers([]byte(key))
-	}
-	return logged{a.metrics, a.logger, identifiers}, nil
+	return logged{a.metrics, a.logger, a.identifiers}
 }
 
 // logged is a recorder that writes a line for each decision.

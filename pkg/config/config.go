@@ -16,6 +16,7 @@ type Config struct {
 	Memory    Memory    `yaml:"memory"`
 	Redis     Redis     `yaml:"redis"`
 	Database  Database  `yaml:"database"`
+	Auth      Auth      `yaml:"auth"`
 	Failure   Failure   `yaml:"failure"`
 	Envoy     Envoy     `yaml:"envoy"`
 	Log       Log       `yaml:"log"`
@@ -151,15 +152,19 @@ func (r *Redis) Enabled() bool { return r.URL != "" || len(r.Addrs) > 0 }
 // Timeout is the deadline of every call of the store.
 func (r *Redis) Timeout() time.Duration { return time.Duration(r.TimeoutMS) * time.Millisecond }
 
-// Database is the Postgres that holds rules made through the API. It is on if Host is set.
+// Database holds the rules that are made through the API: Postgres if Host is set, else SQLite.
 type Database struct {
-	Host            string        `yaml:"host" doc:"Postgres server that holds the rules made through the API; empty: none"`
+	Path            string        `yaml:"path" doc:"SQLite file that holds the rules made through the API, where there is no Postgres; empty: none can be made"`
+	Host            string        `yaml:"host" doc:"Postgres server that holds them, shared by all replicas; empty: none"`
 	Port            int           `yaml:"port" min:"1" max:"65535" doc:"Its port"`
 	Name            string        `yaml:"name" doc:"Name of the database"`
 	User            string        `yaml:"user" doc:"User"`
 	Password        Secret        `yaml:"password" doc:"Password"`
 	PasswordFile    string        `yaml:"password_file" doc:"File that holds the password, read again for each connection"`
 	SSLMode         string        `yaml:"ssl_mode" oneof:"disable|allow|prefer|require|verify-ca|verify-full" doc:"How connections are protected, in libpq's words"`
+	SSLRootCert     string        `yaml:"ssl_root_cert" doc:"PEM file of the CAs that the server's certificate must come from, for verify-ca and verify-full; empty: libpq's default"`
+	SSLCert         string        `yaml:"ssl_cert" doc:"PEM file of a client certificate"`
+	SSLKey          string        `yaml:"ssl_key" doc:"PEM file of its key"`
 	MaxOpenConns    int           `yaml:"max_open_conns" min:"1" max:"10000" doc:"Connections open at once"`
 	MaxIdleConns    int           `yaml:"max_idle_conns" min:"0" max:"10000" doc:"Connections kept open without use"`
 	ConnMaxLifetime time.Duration `yaml:"conn_max_lifetime" min:"0s" max:"24h" doc:"Age at which a connection is replaced; 0: never"`
@@ -167,6 +172,27 @@ type Database struct {
 
 // Enabled reports whether rules made through the API are in Postgres.
 func (d *Database) Enabled() bool { return d.Host != "" }
+
+// Auth is who may read and change rules and counters. With nothing set nobody may; checks need no token.
+type Auth struct {
+	TokensFile string `yaml:"tokens_file" doc:"File of static tokens, each line a token's hash, subject and role; read again when it changes"`
+	OIDC       OIDC   `yaml:"oidc"`
+	Insecure   bool   `yaml:"insecure" doc:"Take everybody for an administrator; only while the server listens on loopback addresses alone"`
+}
+
+// OIDC accepts the tokens of an OpenID Connect issuer. It is on if Issuer is set.
+type OIDC struct {
+	Issuer     string        `yaml:"issuer" doc:"Issuer of JSON Web Tokens, exactly as it calls itself; empty: none is accepted"`
+	Audience   []string      `yaml:"audience" doc:"What a token's audience may be; one of them must be in it"`
+	JWKSURL    string        `yaml:"jwks_url" doc:"Where its keys are; empty: as its /.well-known/openid-configuration says"`
+	RolesClaim string        `yaml:"roles_claim" doc:"Claim that holds the roles: names joined by dots, or a JSON pointer"`
+	CAFile     string        `yaml:"ca_file" doc:"PEM file of the CAs that the issuer's certificate must come from; empty: the system's"`
+	Refresh    time.Duration `yaml:"refresh" min:"10s" max:"24h" doc:"How often the keys are fetched, and so how long a withdrawn one is still accepted"`
+	Interval   time.Duration `yaml:"interval" min:"100ms" max:"1h" doc:"Least time between two fetches, whatever key ids tokens name"`
+}
+
+// Enabled reports whether tokens of an issuer are accepted.
+func (o *OIDC) Enabled() bool { return o.Issuer != "" }
 
 // Failure is what happens while the store cannot decide.
 type Failure struct {

@@ -39,7 +39,8 @@ func Defaults() *Config {
 		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", IdempotencyTTL: 5 * time.Minute},
 		Memory:    Memory{MaxKeys: 1_000_000},
 		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, Mode: RedisSingle},
-		Database:  Database{Port: 5432, SSLMode: "prefer", MaxOpenConns: 25, MaxIdleConns: 5, ConnMaxLifetime: 5 * time.Minute},
+		Database:  Database{Path: "data/weir.db", Port: 5432, SSLMode: "prefer", MaxOpenConns: 25, MaxIdleConns: 5, ConnMaxLifetime: 5 * time.Minute},
+		Auth:      Auth{OIDC: OIDC{RolesClaim: "realm_access.roles", Refresh: 10 * time.Minute, Interval: 10 * time.Second}},
 		Failure: Failure{
 			FallbackFraction: 0.5,
 			LocalMaxKeys:     100_000,

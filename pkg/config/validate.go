@@ -40,6 +40,7 @@ func (c *Config) validate() Problems {
 	c.checkRules(k)
 	c.checkRedis(k)
 	c.checkDatabase(k)
+	c.checkAuth(k)
 	c.checkSecrets(k)
 	return k.problems
 }
@@ -160,11 +161,26 @@ func (k *checker) pair(path1, value1, path2, value2 string) {
 	}
 }
 
-// unused reports settings of a section that is off, because a setting without effect is a mistake.
-func (k *checker) unused(c *Config, section, advice string) {
+// checkAuth leaves the form of URLs and claims to package auth.
+func (c *Config) checkAuth(k *checker) {
+	a := &c.Auth
+	if a.Insecure && (a.TokensFile != "" || a.OIDC.Enabled()) {
+		k.fault("auth.insecure", "is set beside auth.tokens_file or auth.oidc.issuer: choose one")
+	}
+	if !a.OIDC.Enabled() {
+		k.unused(c, "auth.oidc", "no issuer is accepted, because auth.oidc.issuer is empty: set it, or remove this")
+		return
+	}
+	if len(a.OIDC.Audience) == 0 || slices.Contains(a.OIDC.Audience, "") {
+		k.fault("auth.oidc.audience", "is empty, or has an empty element: without an audience a token for any other service would be accepted")
+	}
+}
+
+// unused reports settings of a section that is off, because a setting without effect is a mistake. Those in except have one.
+func (k *checker) unused(c *Config, section, advice string, except ...string) {
 	defaults := settings(Defaults())
 	for i, s := range settings(c) {
-		if strings.HasPrefix(s.path, section+".") && show(s.value) != show(defaults[i].value) {
+		if strings.HasPrefix(s.path, section+".") && !slices.Contains(except, s.path) && show(s.value) != show(defaults[i].value) {
 			k.fault(s.path, "has no effect: %s", advice)
 		}
 	}
@@ -255,9 +271,13 @@ func isPort(text string) bool {
 func (c *Config) checkDatabase(k *checker) {
 	d := &c.Database
 	if !d.Enabled() {
-		k.unused(c, "database", "there is no database, because database.host is empty: set it, or remove this")
+		k.unused(c, "database", "it is for Postgres, and database.host is empty: set it, or remove this", "database.path")
 		return
 	}
+	if d.Path != "" && d.Path != Defaults().Database.Path {
+		k.fault("database.path", "is set beside database.host: use SQLite or Postgres")
+	}
+	k.pair("database.ssl_cert", d.SSLCert, "database.ssl_key", d.SSLKey)
 	if d.Name == "" {
 		k.fault("database.name", "is empty: write the name of the database")
 	}

@@ -192,9 +192,6 @@ func (d *Decision) tighten() {
 	if tightest.RuleID != "" {
 		d.RuleID = tightest.RuleID
 	}
-	if !d.Allowed {
-		d.Remaining = 0
-	}
 }
 
 func causeOf(status *engine.Status) respond.Cause {

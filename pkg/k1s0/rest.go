@@ -2,9 +2,11 @@ package k1s0
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
-	"path"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -37,7 +39,8 @@ func (s *Service) routes() []route {
 	}
 }
 
-// Handler serves the REST API below Root, and answers every other path as one that is not there.
+// Handler serves the REST API below Root, and answers every other path as NotFound does. It is for clean paths: others it
+// redirects.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
@@ -51,18 +54,15 @@ func (s *Service) Handler() http.Handler {
 	for path, methods := range allowed {
 		mux.Handle(Root+path, s.MethodNotAllowed(methods...))
 	}
-	missing := s.serve(route{handle: func(*call) error {
+	mux.Handle("/", s.NotFound())
+	return mux
+}
+
+// NotFound answers every path as one that is not there.
+func (s *Service) NotFound() http.Handler {
+	return s.serve(route{handle: func(*call) error {
 		return &Error{Code: CodeNotFound, Message: "there is nothing at this path: " + Root + "/openapi.json lists what there is"}
 	}})
-	mux.Handle("/", missing)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The mux would send a client of an unclean path elsewhere, with a page for people.
-		if cleaned := path.Clean(r.URL.Path); cleaned != r.URL.Path && cleaned+"/" != r.URL.Path || r.URL.Path == Root+"/" {
-			missing.ServeHTTP(w, r)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
 }
 
 // MethodNotAllowed answers any method as one that a path does not have.
@@ -81,6 +81,7 @@ type call struct {
 	service *Service
 	caller  Caller
 	writer  http.ResponseWriter
+	begun   bool // the answer
 }
 
 func (c *call) header() http.Header { return c.writer.Header() }
@@ -92,6 +93,7 @@ func (s *Service) serve(route route) http.Handler {
 		w.Header().Set(requestIDHeader, c.caller.RequestID)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
+		defer c.recovered()
 		err := c.authorize(route.role)
 		if err == nil {
 			err = route.handle(c)
@@ -107,6 +109,9 @@ func (c *call) authorize(role auth.Role) error {
 	if role == auth.NoRole {
 		return nil
 	}
+	if c.service.LocalOnly && !auth.IsLoopback(c.Host) {
+		return &Error{Code: CodeForbidden, Message: "without authentication the server is for this machine: call it localhost"}
+	}
 	bearer, err := auth.FromRequest(c.Request)
 	if err != nil {
 		return err
@@ -114,6 +119,19 @@ func (c *call) authorize(role auth.Role) error {
 	who, err := c.service.Auth.Authorize(c.Context(), bearer, role)
 	c.caller.Subject = who.Subject
 	return err
+}
+
+// recovered turns a panic into an answer, unless one has begun: a client must not take half of it for a whole one.
+func (c *call) recovered() {
+	value := recover()
+	if value == nil {
+		return
+	}
+	c.service.Panicked(value, debug.Stack())
+	if c.begun {
+		panic(http.ErrAbortHandler)
+	}
+	c.fail(fmt.Errorf("panic: %v", value))
 }
 
 // errorBody is what every error is answered with.
@@ -135,7 +153,7 @@ type errorDetail struct {
 func (c *call) fail(err error) {
 	failed := asError(err)
 	c.service.log(c.Context(), failed, c.caller, slog.String("method", c.Method), slog.String("path", shortened(c.URL.Path)))
-	if failed.Code == CodeUnauthenticated || failed.Code == CodeForbidden {
+	if errors.Is(err, auth.ErrUnauthenticated) || errors.Is(err, auth.ErrForbidden) {
 		c.header().Set("WWW-Authenticate", auth.Challenge(err))
 	}
 	if failed.Code == CodeUnavailable {
@@ -153,6 +171,7 @@ func (c *call) fail(err error) {
 // answer writes a JSON body.
 func (c *call) answer(status int, body any) {
 	c.header().Set("Content-Type", "application/json")
+	c.begun = true
 	c.writer.WriteHeader(status)
 	encoder := json.NewEncoder(c.writer)
 	encoder.SetEscapeHTML(false)

@@ -20,6 +20,9 @@ type Options struct {
 	// Store keeps the rules that are made here. nil: none can be made.
 	Store rulestore.Store
 	Auth  Authorizer
+	// LocalOnly refuses REST requests that need a role and call this machine by a name other than localhost. It is for a
+	// server without authentication, which a web page could reach by a name that leads to 127.0.0.1.
+	LocalOnly bool
 	// Domain is the one of checks by scope and of stored rules. Defaults to rulestore.DefaultDomain.
 	Domain string
 	// Default limits what no rule covers. It must have passed ratelimit.Limit.Check.
@@ -30,6 +33,8 @@ type Options struct {
 	Hash func(identifier string) string
 	// Logger is told of changes and of failures. nil: nobody is.
 	Logger *slog.Logger
+	// Panicked is told of a panic, which is one REST request that failed. nil: nobody is.
+	Panicked func(value any, stack []byte)
 	// Now is the time of day of what is told. nil: time.Now.
 	Now func() time.Time
 }
@@ -57,6 +62,9 @@ func New(options Options) *Service {
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	if options.Panicked == nil {
+		options.Panicked = func(any, []byte) {}
 	}
 	if options.Now == nil {
 		options.Now = time.Now

@@ -164,6 +164,8 @@ func (s *Set) replace(stored []rulestore.Rule, unreadable error) {
 	if err := s.apply(nil); err != nil {
 		s.stored, s.unreadable = before, err
 		s.options.Logger.Error("the stored rules were not loaded, those before stay in force", "error", err)
+	} else {
+		s.options.Logger.Debug("stored rules loaded", "rules", len(stored))
 	}
 	s.noteStored()
 }
