@@ -46,7 +46,7 @@ func meaning(err error) string {
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "ERR invalid password"):
 		return "user or password is wrong"
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return "its user lacks a permission: allow EVALSHA, EVAL, SCRIPT LOAD, TIME, the commands for strings and lists, and the keys"
+		return "its user lacks a permission: allow EVALSHA, EVAL, SCRIPT LOAD, TIME, SUBSCRIBE, PUBLISH, the commands for strings and lists, the keys, and the channel"
 	case redis.IsOOMError(err):
 		return "its memory is full: raise maxmemory, or choose an eviction policy"
 	case redis.IsReadOnlyError(err):

@@ -34,7 +34,7 @@ func (f *flight) run(ctx context.Context, l *lane, leader *call) {
 	}
 	f.load(l, skip)
 	for _, r := range f.requests {
-		r.pack(f.clock(s), s.options.IdempotencyTTL)
+		r.pack(f.clock(s), &s.options)
 	}
 	if l.node != nil {
 		s.runNode(ctx, l.node, f.requests)

@@ -60,6 +60,9 @@ type Options struct {
 	// IdempotencyTTL is how long a charge's ID is remembered. 0 means DefaultIdempotencyTTL.
 	IdempotencyTTL time.Duration
 
+	// Channel, if not empty, is the pub/sub channel on which refunds and resets are announced to those who Listen.
+	Channel string
+
 	// Now, if not nil, is the clock that counters run by, for tests. nil means the clock of the Redis server.
 	Now func() time.Time
 	// Observe, if not nil, is told of every round trip: how long it took, waiting for a connection included, and its error.

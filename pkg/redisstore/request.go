@@ -40,6 +40,7 @@ type request struct {
 	groups []byte // the records, packed
 	packed payload
 	args   []any
+	gives  bool // something back, which is to be announced
 	// full sends the script itself, because Redis may not have it.
 	full bool
 	err  error // of the last time that it was sent
@@ -111,6 +112,7 @@ func (r *request) hit(hit *ratelimit.Hit, key uint16, now time.Time) {
 	r.groups = binary.LittleEndian.AppendUint16(r.groups, key)
 	r.groups = binary.LittleEndian.AppendUint16(r.groups, limit)
 	r.groups = appendNumber(r.groups, min(max(hit.Cost, -maxCost), maxCost))
+	r.gives = r.gives || hit.Cost < 0
 }
 
 // takes reports whether c is the same as the record's charges, so that it counts as coming once more.
@@ -194,10 +196,10 @@ func appendNumber(dst []byte, n int64) []byte {
 }
 
 // pack finishes what is sent once all charges are added. clock is when the call is decided; nil: by Redis's clock.
-func (r *request) pack(clock *int64, idLifetime time.Duration) {
+func (r *request) pack(clock *int64, o *Options) {
 	r.packed = binary.LittleEndian.AppendUint16(r.packed[:0], uint16(len(r.limits)))
 	r.packed = binary.LittleEndian.AppendUint16(r.packed, uint16(len(r.records)))
-	r.packed = appendNumber(r.packed, idLifetime.Microseconds())
+	r.packed = appendNumber(r.packed, o.IdempotencyTTL.Microseconds())
 	r.packed = append(r.packed, r.table...)
 	r.packed = append(r.packed, r.groups...)
 
@@ -212,6 +214,9 @@ func (r *request) pack(clock *int64, idLifetime time.Duration) {
 		r.args = append(r.args, clock)
 	}
 	r.args = append(r.args, &r.packed)
+	if r.gives && o.Channel != "" {
+		r.args = append(r.args, &o.Channel)
+	}
 }
 
 // command is the request as go-redis sends it. A request that Redis may have executed must not be sent again, whatever the

@@ -43,7 +43,7 @@ func TestCalendarUnderAnotherClock(t *testing.T) {
 			}
 			r, sent := requestOf(test.sender, false, &c)
 			micros := test.script.UnixMicro()
-			r.pack(&micros, time.Minute)
+			r.pack(&micros, &store.options)
 			store.runServer(t.Context(), r)
 			sent.deliver([]ratelimit.Charge{c})
 			c.Err = sent.charges[0].err
@@ -83,7 +83,7 @@ func TestRequestForgets(t *testing.T) {
 	for range 3 {
 		c := ratelimit.Charge{ID: "id", Hits: []ratelimit.Hit{{Key: "a:1", Limit: l}, {Key: "a:2", Limit: l}}, Results: make([]ratelimit.Result, 2)}
 		r, sent := requestOf(time.Now(), true, &c, &c)
-		r.pack(nil, time.Minute)
+		r.pack(nil, &Options{IdempotencyTTL: time.Minute})
 		r.reset()
 		new(calls).put(sent)
 		for _, arg := range r.args[:cap(r.args)] {

@@ -196,16 +196,25 @@ func (s *Store) Reset(ctx context.Context, keys []string) error {
 }
 
 func (s *Store) unlink(ctx context.Context, keys []string) error {
-	if s.cluster == nil {
+	if s.cluster == nil && s.options.Channel == "" {
 		return s.client.Unlink(ctx, keys...).Err()
 	}
-	_, err := s.cluster.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, key := range keys {
-			pipe.Unlink(ctx, string(appendTagged(nil, key)))
+	pipe := s.client.Pipeline()
+	unlinked := make([]*redis.IntCmd, len(keys))
+	for i, key := range keys {
+		if s.cluster != nil {
+			key = string(appendTagged(nil, key))
 		}
-		return nil
-	})
-	return err
+		unlinked[i] = pipe.Unlink(ctx, key)
+		s.announce(ctx, pipe, key)
+	}
+	_, _ = pipe.Exec(ctx) // each command has its error
+	for _, command := range unlinked {
+		if err := command.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Stats is how the connections are doing. In a Cluster, those to all nodes.

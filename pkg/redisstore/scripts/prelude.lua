@@ -11,6 +11,7 @@
 --                     hit, then if it has an identifier u16 key, 16 bytes by which its hits are recognised,
 --                     then u16 key, u16 limit, f64 cost for each further hit
 --          times is how often a charge of one hit comes, one right after the other; 1 for all others
+--       3  the channel on which the keys are announced to which something was given back; may be left out
 -- Reply a flat array of integers, five for each hit in order:
 --         how often it is allowed, 0 to times, or -1 if the identifier was used for other hits,
 --         granted in all, then after the last one: remaining, retry after and reset after in microseconds. If times is above 1

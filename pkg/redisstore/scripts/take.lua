@@ -73,6 +73,9 @@ local function hit(key, l, cost, times, partial, charge)
     if granted ~= 0 then
       reset = does.write(key, l, s, t)
       available = granted > 0 and available - granted or does.available(s, l, t)
+      if granted < 0 and ARGV[3] then
+        redis.pcall('PUBLISH', ARGV[3], KEYS[key]) -- a user who may not is no reason to fail
+      end
     end
   end
   if allowed < times then
