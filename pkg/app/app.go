@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ import (
 	"github.com/weirhq/weir/pkg/telemetry"
 )
 
-// memoryShare is the part of a container's memory that becomes GOMEMLIMIT if that is not set.
+// memoryShare is the part of the memory that becomes GOMEMLIMIT if that is not set.
 const memoryShare = 0.9
 
 // Options say what to run.
@@ -63,7 +64,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := a.setUpTelemetry(); err != nil {
 		return err
 	}
-	limitMemory(a.logger)
+	tuneMemory(a.logger, a.config.Runtime.GOGC)
 
 	stores, err := a.openStores()
 	if err != nil {
@@ -140,10 +141,14 @@ func (a *app) setUpTelemetry() error {
 	return a.setUpIdentifiers()
 }
 
-// limitMemory makes the collector work harder before a container is killed for its memory. GOMEMLIMIT, if set, wins; the
-// runtime heeds a container's processors by itself.
-func limitMemory(logger *slog.Logger) {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup))
+// tuneMemory lets the heap grow by gogc percent before it is collected, and makes the collector work harder before the process
+// is killed for its memory. GOGC and GOMEMLIMIT, if set, win; the runtime heeds a container's processors by itself.
+func tuneMemory(logger *slog.Logger, gogc int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gogc)
+	}
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare),
+		memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 	switch {
 	case err != nil:
 		logger.Debug("no memory limit found", "reason", err)

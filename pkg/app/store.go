@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weirhq/weir/pkg/config"
+	"github.com/weirhq/weir/pkg/denycache"
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/failover"
 	"github.com/weirhq/weir/pkg/memstore"
@@ -48,6 +49,7 @@ func (a *app) openStores() (stores, error) {
 	})
 	guarded, err := failover.New(redis, failover.Options{
 		Timeout:       settings.Redis.Timeout(),
+		Punctual:      true,
 		Mode:          settings.FailureMode(),
 		Local:         a.memory("local", settings.Failure.LocalMaxKeys),
 		Fraction:      settings.Failure.FallbackFraction,
@@ -64,7 +66,20 @@ func (a *app) openStores() (stores, error) {
 		return stores{}, err
 	}
 	a.cleanup.add(func() { _ = guarded.Close() })
-	return stores{store: guarded, name: a.redisName(), ping: redis.Ping}, nil
+	return stores{store: a.denyCache(redis, guarded), name: a.redisName(), ping: redis.Ping}, nil
+}
+
+// denyCache answers for counters that are known to be over their limit. It stands before the guard: what it answers says
+// nothing of Redis, and holds while Redis is away.
+func (a *app) denyCache(redis *redisstore.Store, guarded engine.Store) engine.Store {
+	entries := a.config.Redis.DenyCache
+	if entries == 0 {
+		return guarded
+	}
+	cache := denycache.New(guarded, denycache.Options{Entries: entries})
+	a.cleanup.add(redis.Listen(cache))
+	a.metrics.DenyCache(func() telemetry.DenyCacheStats { return telemetry.DenyCacheStats(cache.Stats()) })
+	return cache
 }
 
 func (a *app) memory(use string, maxKeys int) *memstore.Store {
@@ -92,6 +107,7 @@ func (a *app) redisOptions() (redisstore.Options, error) {
 		PoolSize:         settings.PoolSize,
 		Timeout:          settings.Timeout(),
 		IdempotencyTTL:   a.config.RateLimit.IdempotencyTTL,
+		Channel:          a.config.RateLimit.KeyPrefix + ":drop",
 	}
 	switch {
 	case settings.Mode == config.RedisSentinel:

@@ -14,6 +14,7 @@ type Config struct {
 	Rules     Rules     `yaml:"rules"`
 	RateLimit RateLimit `yaml:"ratelimit"`
 	Memory    Memory    `yaml:"memory"`
+	Runtime   Runtime   `yaml:"runtime"`
 	Redis     Redis     `yaml:"redis"`
 	Database  Database  `yaml:"database"`
 	Auth      Auth      `yaml:"auth"`
@@ -112,6 +113,11 @@ type Memory struct {
 	MaxKeys int `yaml:"max_keys" min:"1" max:"1000000000" doc:"Counters held; above it the least recently used are forgotten"`
 }
 
+// Runtime is how the Go runtime works.
+type Runtime struct {
+	GOGC int `yaml:"gogc" min:"10" max:"10000" doc:"Percent by which the heap may grow before it is collected: more memory for less processor time, but never above GOMEMLIMIT (by default nine tenths of the container's or the machine's memory); the variable GOGC beats it"`
+}
+
 // The values of Redis.Mode.
 const (
 	RedisSingle   = "single"
@@ -124,6 +130,7 @@ type Redis struct {
 	URL                  URL      `yaml:"url" doc:"Server: redis://user:password@host:6379/0, rediss:// with TLS, unix:///path?db=0; with neither url nor addrs counters are in memory"`
 	PoolSize             int      `yaml:"pool_size" min:"1" max:"10000" doc:"Connections, per server"`
 	TimeoutMS            int64    `yaml:"timeout_ms" min:"1" max:"60000" doc:"Deadline of every call, in milliseconds"`
+	DenyCache            int      `yaml:"deny_cache" min:"0" max:"100000000" doc:"Counters over their limit that are remembered, so that Redis is not asked until they can be ready again; 0: none"`
 	Password             Secret   `yaml:"password" doc:"Password; beats the one in the URL"`
 	PasswordFile         string   `yaml:"password_file" doc:"File that holds the password, read again for each connection"`
 	Mode                 string   `yaml:"mode" oneof:"single|sentinel|cluster" doc:"What the addresses are"`

@@ -38,7 +38,8 @@ func Defaults() *Config {
 		Rules:     Rules{Paths: []string{"config/rules"}, DefaultDomain: "k1s0", Debounce: 100 * time.Millisecond},
 		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", IdempotencyTTL: 5 * time.Minute},
 		Memory:    Memory{MaxKeys: 1_000_000},
-		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, Mode: RedisSingle},
+		Runtime:   Runtime{GOGC: 400},
+		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, DenyCache: 100_000, Mode: RedisSingle},
 		Database:  Database{Path: "data/weir.db", Port: 5432, SSLMode: "prefer", MaxOpenConns: 25, MaxIdleConns: 5, ConnMaxLifetime: 5 * time.Minute},
 		Auth:      Auth{OIDC: OIDC{RolesClaim: "realm_access.roles", Refresh: 10 * time.Minute, Interval: 10 * time.Second}},
 		Failure: Failure{

@@ -27,6 +27,9 @@ var ErrOptions = errors.New("invalid failover options")
 type Options struct {
 	// Timeout bounds each call to the guarded store; a caller's earlier deadline still holds. 0: DefaultTimeout.
 	Timeout time.Duration
+	// Punctual says that the guarded store returns within Timeout by itself. Its calls get the caller's context as it is then,
+	// which saves a timer for each of them.
+	Punctual bool
 	// Mode answers the failed charges that have no mode of their own. FailureDefault: ratelimit.FailOpen.
 	Mode ratelimit.FailureMode
 

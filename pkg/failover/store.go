@@ -135,8 +135,11 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// bounded returns ctx with the store's deadline, unless ctx's own is earlier.
+// bounded returns ctx with the store's deadline, unless ctx's own is earlier or the store has one by itself.
 func (s *Store) bounded(ctx context.Context, now time.Time) (context.Context, context.CancelFunc) {
+	if s.options.Punctual {
+		return ctx, func() {}
+	}
 	limit := now.Add(s.options.Timeout)
 	if own, ok := ctx.Deadline(); ok && own.Before(limit) {
 		return ctx, func() {}

@@ -444,3 +444,22 @@ func TestNobodyWaitsWhileOpen(t *testing.T) {
 		}
 	})
 }
+
+// A store that keeps the time by itself gets no deadline, and so costs no timer.
+func TestPunctualStoreGetsTheCallersContext(t *testing.T) {
+	for _, punctual := range []bool{false, true} {
+		f := &faulty{}
+		f.behave(func(ctx context.Context, charges []ratelimit.Charge) {
+			if _, bounded := ctx.Deadline(); bounded == punctual {
+				t.Errorf("punctual %t: the call has a deadline: %t", punctual, bounded)
+			}
+			grant(ctx, charges)
+		})
+		s := newStore(t, f, Options{Punctual: punctual})
+		charges := []ratelimit.Charge{{Hits: []ratelimit.Hit{{Key: "k:1", Limit: newLimit(t, 1), Cost: 1}}, Results: make([]ratelimit.Result, 1)}}
+		s.Take(t.Context(), charges)
+		if charges[0].Err != nil {
+			t.Error(charges[0].Err)
+		}
+	}
+}
