@@ -115,7 +115,7 @@ fix: fmt ## Format the Go code and apply what linters can mend by themselves
 .PHONY: lint
 lint: lint-setup ## Check Go code, modules, shell scripts and the Dockerfile
 	$(GOLANGCI_LINT) run
-	$(GO) mod tidy -diff
+	$(GO) mod tidy -e -diff # -e: not every proxy has what the tests of dependencies need
 	$(LINT_VENV)/bin/shellcheck .ci/run test/*.sh tools/*.sh
 	$(LINT_VENV)/bin/hadolint Dockerfile examples/kong/Dockerfile
 

@@ -143,7 +143,7 @@ func (f *field) weir(ctx context.Context, inRedis bool) (bench.Target, error) {
 		return bench.Target{}, err
 	}
 	args := []string{
-		"serve", "--quiet", "--rules", path, "--set", "server.host=127.0.0.1", "--set", "server.drain_delay=0s",
+		"serve", "--quiet", "--rules", path, "--set", "server.host=127.0.0.1", "--set", "server.drain_delay=0s", "--set", "server.fast_port=0",
 		"--set", "server.grpc_port=" + strconv.Itoa(port), "--set", "server.port=" + strconv.Itoa(httpPort),
 	}
 	var processes []bench.Process
