@@ -162,7 +162,7 @@ func (c *connection) with(ctx context.Context, use func(context.Context, *client
 
 // explain adds the way out to an error of the API where that is one of the command line's.
 func (c *connection) explain(err error) error {
-	hint := ""
+	var hint string
 	switch {
 	case err == nil:
 		return nil

@@ -87,8 +87,7 @@ func readRules(path string, in io.Reader) (rules []fileRule, skipped int, err er
 		}
 		if err != nil {
 			line := node.Line
-			var at *lineError
-			if errors.As(err, &at) {
+			if at, ok := errors.AsType[*lineError](err); ok {
 				line = at.line
 			}
 			faults = append(faults, fmt.Errorf("%s:%d: %w", path, line, err))

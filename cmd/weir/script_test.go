@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/weirhq/weir/test/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -28,10 +30,11 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command line as people do. Besides testscript's own commands there are
 //
-//	exits CODE weir ARG...   runs weir, which must end with this exit code
-//	start ARG...             starts 'weir serve ARG...' on free ports, waits until it serves, and sets $GRPC and $HTTP
-//	stop                     ends it as SIGTERM does, and leaves what it printed in serve.out and serve.err
-//	get PATH                 prints the body of $HTTP/PATH
+//	exits CODE weir ARG...     runs weir, which must end with this exit code
+//	start ARG...               starts 'weir serve ARG...' on free ports, waits until it serves, and sets $GRPC and $HTTP
+//	stop                       ends it as SIGTERM does, and leaves what it printed in serve.out and serve.err
+//	await PATTERN weir ARG...  runs weir until it prints what the pattern matches
+//	authority                  writes ca.pem, and server.pem and server.key that come from it, for localhost
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -40,6 +43,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "start": start, "stop": stop, "await": await,
+			"authority": func(ts *testscript.TestScript, _ bool, _ []string) { servers.NewAuthority(t, ts.MkAbs(".")) },
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[servedKey{}] = &served{}
@@ -138,7 +142,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 // environment is the script's, which must not hold what the tests themselves were called with.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR", "WEIR_LOG_LEVEL"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR", serverVariable, tokenVariable} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}
@@ -185,9 +189,12 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	for ctx.Err() == nil {
 		command := exec.CommandContext(ctx, path, args[2:]...)
 		command.Dir, command.Env = ts.MkAbs("."), environment(ts)
-		text, _ = command.CombinedOutput()
-		if pattern.Match(text) {
+		printed, _ := command.CombinedOutput()
+		if pattern.Match(printed) {
 			return
+		}
+		if ctx.Err() == nil {
+			text = printed
 		}
 	}
 	ts.Fatalf("%s never printed %s, last: %s", strings.Join(args[1:], " "), args[0], text)

@@ -44,7 +44,7 @@ Exit status: 0 printed, 2 no such rule or no answer.`,
 					return fmt.Errorf("rule %s: %w", args[0], err)
 				}
 				result := newState(&found)
-				return printAs(command.OutOrStdout(), format, result, func(w io.Writer) { result.table(w, ruleKey(&rule), subject) })
+				return printAs(command.OutOrStdout(), format, result, func(w io.Writer) { result.table(w, &rule, subject) })
 			})
 		},
 	}
@@ -79,12 +79,12 @@ func newState(u *client.Usage) state {
 	return s
 }
 
-func (s *state) table(w io.Writer, key, subject string) {
-	fmt.Fprintf(w, "rule\t%s\n", shown(key))
+func (s *state) table(w io.Writer, rule *client.Rule, subject string) {
+	fmt.Fprintf(w, "rule\t%s\n", shown(ruleKey(rule)))
 	if subject != "" {
 		fmt.Fprintf(w, "identifier\t%s\n", shown(subject))
 	}
-	fmt.Fprintf(w, "limit\t%s\n", specText(s.Limit, s.WindowSeconds, s.Algorithm, 0))
+	fmt.Fprintf(w, "limit\t%s\n", specText(s.Limit, s.WindowSeconds, s.Algorithm, rule.Burst))
 	if !s.Enabled {
 		fmt.Fprintln(w, "enabled\tfalse")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -289,7 +290,7 @@ func TestGuardOverTheAPI(t *testing.T) {
 			_ = response.Body.Close()
 			if ok {
 				served.Add(1)
-			} else if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" || response.Header.Get("Ratelimit") == "" {
+			} else if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" || response.Header.Get("Ratelimit") == "" {
 				t.Errorf("refused with %d, %v", response.StatusCode, response.Header)
 			}
 		})
