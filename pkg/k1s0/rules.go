@@ -73,6 +73,9 @@ func (s *Service) changeable(id string, version int64) error {
 	if s.Rules.View().FileRule(id) != nil {
 		return &Error{Code: CodeReadOnly, Message: "the rule is in a rule file: change it there"}
 	}
+	if !isUUID(id) {
+		return ruleNotFound(id) // the store has no such IDs
+	}
 	return nil
 }
 

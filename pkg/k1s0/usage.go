@@ -3,6 +3,7 @@ package k1s0
 import (
 	"context"
 
+	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
@@ -47,7 +48,7 @@ func (s *Service) Usage(ctx context.Context, id, subject string) (*Usage, error)
 	}
 	answer := s.answer(&request, &decision)
 	for i := range decision.Statuses[0].Limits {
-		usage.Counted = usage.Counted || decision.Statuses[0].Limits[i].Result.ResetAfter > 0
+		usage.Counted = usage.Counted || used(&decision.Statuses[0].Limits[i])
 	}
 	if i := answer.shown.Tightest(); usage.Counted && i >= 0 {
 		tightest := &answer.Results[i]
@@ -55,6 +56,12 @@ func (s *Service) Usage(ctx context.Context, id, subject string) (*Usage, error)
 		usage.Remaining, usage.ResetAt, usage.Results = tightest.Remaining, tightest.ResetAt, answer.Results
 	}
 	return usage, nil
+}
+
+// used tells whether a counter differs from one never used. A fixed window ends some time even if nothing was counted in it.
+func used(limit *engine.LimitResult) bool {
+	return limit.Result.Remaining < limit.Limit.Capacity() ||
+		limit.Limit.Algorithm != ratelimit.FixedWindow && limit.Result.ResetAfter > 0
 }
 
 // open tells whether a rule is for more than one descriptor.
