@@ -47,6 +47,8 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Values[servedKey{}] = &served{}
+			// The race detector waits for a second when a program ends, and the scripts run a hundred of them.
+			env.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 			return nil
 		},
 	})
@@ -142,7 +144,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 // environment is the script's, which must not hold what the tests themselves were called with.
 func environment(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR", serverVariable, tokenVariable} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR", "GORACE", serverVariable, tokenVariable} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}
