@@ -139,6 +139,13 @@ func (s *Set) refresh(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
+	if s.revision != unread && s.unreadable == nil {
+		if stored, reached, ok := s.caughtUp(ctx, revision); ok {
+			s.replace(stored, nil)
+			s.revision, s.reading = reached, time.Since(began)
+			return nil
+		}
+	}
 	var stored []rulestore.Rule
 	revision, err = s.store.All(ctx, func(rule *rulestore.Rule) error {
 		stored = append(stored, *rule)

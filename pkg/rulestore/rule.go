@@ -165,12 +165,14 @@ type document struct {
 	Version   int64  `json:"version"`
 }
 
+// documentTime is RFC 3339 in UTC with milliseconds.
+const documentTime = "2006-01-02T15:04:05.000Z"
+
 func (r *Rule) document() document {
-	const layout = "2006-01-02T15:04:05.000Z"
 	return document{
 		ID: r.ID, Domain: r.Domain, Scope: r.Scope, IdentifierPattern: r.IdentifierPattern, Enabled: r.Enabled,
 		body:      r.body(),
-		CreatedAt: r.CreatedAt.UTC().Format(layout), UpdatedAt: r.UpdatedAt.UTC().Format(layout),
+		CreatedAt: r.CreatedAt.UTC().Format(documentTime), UpdatedAt: r.UpdatedAt.UTC().Format(documentTime),
 		Version: r.Version,
 	}
 }

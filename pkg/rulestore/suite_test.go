@@ -669,6 +669,10 @@ func testAudit(t *testing.T, open func(rulestore.Options) rulestore.Store) {
 		if !sameJSON(t, got.Before, w.before) || !sameJSON(t, got.After, w.after) {
 			t.Errorf("entry %d: before %s, after %s; want %s, %s", i, got.Before, got.After, w.before, w.after)
 		}
+		became, err := got.Rule()
+		if err != nil || (became == nil) != (w.after == "") || became != nil && !sameJSON(t, got.After, documentOf(t, *became)) {
+			t.Errorf("entry %d is read as %+v (%v)", i, became, err)
+		}
 		if got.Revision != w.entry.Revision || !got.At.Equal(w.entry.At) || got.Subject != w.entry.Subject ||
 			got.RequestID != w.entry.RequestID || got.Action != w.entry.Action || got.RuleID != r.ID {
 			t.Errorf("entry %d: %+v", i, got)
@@ -1108,4 +1112,23 @@ func testConsistentView(t *testing.T, open func(rulestore.Options) rulestore.Sto
 	if _, revision := allRules(t, other); revision != writers*each {
 		t.Errorf("revision %d, want %d", revision, writers*each)
 	}
+}
+
+// documentOf writes a rule as the audit table has it, through the fields that clients know.
+func documentOf(t *testing.T, r rulestore.Rule) string {
+	t.Helper()
+	const layout = "2006-01-02T15:04:05.000Z"
+	document := map[string]any{
+		"id": r.ID, "domain": r.Domain, "scope": r.Scope, "identifier_pattern": r.IdentifierPattern, "enabled": r.Enabled, "name": r.Name,
+		"limit": r.Limit, "window_seconds": r.WindowSeconds, "algorithm": r.Algorithm.String(), "version": r.Version,
+		"created_at": r.CreatedAt.Format(layout), "updated_at": r.UpdatedAt.Format(layout),
+	}
+	if r.Burst != 0 {
+		document["burst"] = r.Burst
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
