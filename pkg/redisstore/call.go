@@ -23,9 +23,10 @@ type call struct {
 	timer    *time.Timer   // of a caller that waits
 
 	// Guarded by the lane's mu.
-	state  state
-	next   *call   // in the lane's queue
-	flight *flight // that it leads
+	state      state
+	prev, next *call   // in the lane's queue
+	came       uint64  // its place among all that came
+	flight     *flight // that it leads
 }
 
 // charge is a copy of a charge, as it is sent.
@@ -74,7 +75,7 @@ func (p *calls) put(c *call) {
 	clear(c.charges)
 	clear(c.hits)
 	c.charges, c.hits, c.results, c.text = c.charges[:0], c.hits[:0], c.results[:0], c.text[:0]
-	c.next, c.flight = nil, nil
+	c.prev, c.next, c.flight = nil, nil, nil
 	p.pool.Put(c)
 }
 

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type lane struct {
 	mu          sync.Mutex
 	first, last *call // the queue
 	hits        int   // in the queue, those of callers that have left included
+	came        uint64
 	flights     int
 	sent        time.Time // the latest flight
 }
@@ -57,7 +59,7 @@ func (l *lane) do(ctx context.Context, c *call, charges []ratelimit.Charge) {
 	l.store.calls.put(c)
 }
 
-// enter puts a call into the queue, or at once into a flight. It reports whether the call leads one.
+// enter puts a call into the queue. It reports whether the call is to lead a flight at once.
 func (l *lane) enter(c *call, now time.Time) (leads bool, err error) {
 	l.mu.Lock()
 	if l.hits > 0 && l.hits+len(c.hits) > maxWaiting {
@@ -65,7 +67,7 @@ func (l *lane) enter(c *call, now time.Time) (leads bool, err error) {
 		return false, errOverloaded
 	}
 	l.push(c)
-	leader := l.takeOff(now)
+	leader := l.appoint(now)
 	l.mu.Unlock()
 	if leader != nil && leader != c {
 		leader.wake <- struct{}{}
@@ -100,6 +102,7 @@ func (l *lane) wait(ctx context.Context, c *call, charges []ratelimit.Charge) bo
 }
 
 func (l *lane) push(c *call) {
+	c.prev, c.next = l.last, nil
 	if l.last == nil {
 		l.first = c
 	} else {
@@ -107,60 +110,111 @@ func (l *lane) push(c *call) {
 	}
 	l.last = c
 	l.hits += len(c.hits)
+	l.came++
+	c.came = l.came
 }
 
-func (l *lane) pop() *call {
-	c := l.first
-	if l.first = c.next; l.first == nil {
-		l.last = nil
+func (l *lane) remove(c *call) {
+	if c.prev == nil {
+		l.first = c.next
+	} else {
+		c.prev.next = c.next
 	}
-	c.next = nil
+	if c.next == nil {
+		l.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
 	l.hits -= len(c.hits)
-	return c
 }
 
-// takeOff makes a flight of the calls that have waited longest, if one may start. It returns the call that is to lead it,
-// for the caller to wake: the one with the latest deadline, so that the flight may take as long as anyone on it has. mu is
-// held.
-func (l *lane) takeOff(now time.Time) (leader *call) {
+// appoint starts a flight, if one may start, and returns the call that is to lead it, for the caller to wake. Of the calls
+// that have waited longest it is the one with the latest deadline, so that the flight may take as long as anyone on it has.
+// mu is held.
+func (l *lane) appoint(now time.Time) (leader *call) {
 	busy := l.flights > 0 && l.hits < maxBatch && now.Sub(l.sent) < late
-	if busy || l.first == nil || l.flights >= l.store.flightsAtMost {
+	if busy || l.flights >= l.store.flightsAtMost {
 		return nil
 	}
-	f := l.store.flights.get()
-	for hits := 0; l.first != nil && (hits == 0 || hits+len(l.first.hits) <= maxBatch); {
-		c := l.pop()
-		switch {
-		case c.state == gone:
-			l.store.calls.put(c)
-		case !now.Before(c.deadline):
-			c.refuse(unavailable(context.DeadlineExceeded))
-			c.state = landed
-			c.wake <- struct{}{}
-		default:
-			c.state = riding
-			f.calls = append(f.calls, c)
-			hits += len(c.hits)
-			if leader == nil || c.deadline.After(leader.deadline) {
-				leader = c
-			}
+	hits := 0
+	for c := l.first; c != nil && hits < maxBatch; {
+		next := c.next
+		if l.drop(c, now) {
+			c = next
+			continue
 		}
+		if leader == nil || c.deadline.After(leader.deadline) {
+			leader = c
+		}
+		hits += len(c.hits)
+		c = next
 	}
 	if leader == nil {
-		l.store.flights.put(f, &l.store.requests)
 		return nil
 	}
-	leader.state, leader.flight = leading, f
+	l.remove(leader)
+	leader.state, leader.flight = leading, l.store.flights.get()
 	l.flights++
 	l.sent = now
 	return leader
 }
 
+// drop takes a call out of the queue whose caller has left, or whose time is over. It reports whether it did. mu is held.
+func (l *lane) drop(c *call, now time.Time) bool {
+	switch {
+	case c.state == gone:
+		l.remove(c)
+		l.store.calls.put(c)
+	case !now.Before(c.deadline):
+		l.remove(c)
+		c.refuse(unavailable(context.DeadlineExceeded))
+		c.state = landed
+		c.wake <- struct{}{}
+	default:
+		return false
+	}
+	return true
+}
+
+// board takes calls into the leader's flight, in the order in which they came, up to a batch, and none that has much more
+// time than the leader. mu is held.
+func (l *lane) board(leader *call, now time.Time) {
+	f := leader.flight
+	hits, boarded := len(leader.hits), false
+	for l.first != nil {
+		c := l.first
+		if l.drop(c, now) {
+			continue
+		}
+		if hits+len(c.hits) > maxBatch || c.deadline.Sub(leader.deadline) > late {
+			break
+		}
+		if !boarded && leader.came < c.came {
+			f.calls = append(f.calls, leader)
+			boarded = true
+		}
+		l.remove(c)
+		c.state = riding
+		f.calls = append(f.calls, c)
+		hits += len(c.hits)
+	}
+	if !boarded {
+		f.calls = append(f.calls, leader)
+	}
+	l.sent = now
+}
+
 // lead runs the flight that a call leads, and tells its passengers.
-func (l *lane) lead(ctx context.Context, c *call) {
-	f := c.flight
-	defer l.land(f, c)
-	f.run(ctx, l, c)
+func (l *lane) lead(ctx context.Context, leader *call) {
+	// Whoever else is ready to run and about to come gets on board: that costs nothing where nobody is.
+	runtime.Gosched()
+	l.mu.Lock()
+	l.board(leader, time.Now())
+	l.mu.Unlock()
+	f := leader.flight
+	defer l.land(f, leader)
+	f.run(ctx, l, leader)
 }
 
 // land ends a flight and starts the next one.
@@ -178,7 +232,7 @@ func (l *lane) land(f *flight, leader *call) {
 		}
 	}
 	l.flights--
-	next := l.takeOff(time.Now())
+	next := l.appoint(time.Now())
 	l.mu.Unlock()
 	for _, c := range f.calls {
 		if c != nil {
@@ -186,7 +240,7 @@ func (l *lane) land(f *flight, leader *call) {
 		}
 	}
 	if next != nil {
-		next.wake <- struct{}{} // last, for the scheduler then runs it first
+		next.wake <- struct{}{}
 	}
 	l.store.flights.put(f, &l.store.requests)
 }

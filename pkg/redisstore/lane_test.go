@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func TestWhoHasLeftIsNotSent(t *testing.T) {
 		}
 		s.lane.mu.Lock()
 		s.lane.flights = 0
-		if leader := s.lane.takeOff(time.Now()); leader != nil {
+		if leader := s.lane.appoint(time.Now()); leader != nil {
 			t.Errorf("%s: a flight took off", name)
 		}
 		if s.lane.first != nil || s.lane.last != nil || s.lane.hits != 0 {
@@ -146,18 +147,29 @@ func TestTakeOff(t *testing.T) {
 	third := enter(56, now.Add(2*time.Second))
 	next := enter(1, now.Add(time.Minute))
 	l.flights = 0
-	leader := l.takeOff(now)
-	if leader != longest || longest.state != leading || len(longest.flight.calls) != 3 || first.state != riding || third.state != riding {
-		t.Fatalf("it is led by %v with %d calls", leader, len(leader.flight.calls))
+	leader := l.appoint(now)
+	if leader != longest || longest.state != leading {
+		t.Fatalf("it is led by the call with the deadline %v", leader.deadline.Sub(now))
+	}
+	l.board(leader, now)
+	if calls := longest.flight.calls; !slices.Equal(calls, []*call{first, longest, third}) || first.state != riding || third.state != riding {
+		t.Fatalf("%d calls are on board", len(calls))
 	}
 	if <-late.wake; late.state != landed || !errors.Is(late.charges[0].err, context.DeadlineExceeded) {
 		t.Errorf("who was late is told %v", late.charges[0].err)
 	}
-	if l.first != next || l.hits != 1 || l.takeOff(now) != nil {
+	if l.first != next || l.hits != 1 || l.appoint(now) != nil {
 		t.Error("the rest does not wait for this flight")
 	}
-	if leader := l.takeOff(now.Add(impatient)); leader != next {
-		t.Error("the rest waits for a flight that is late")
+	patient := enter(1, now.Add(time.Hour))
+	enter(1, now.Add(time.Hour))
+	if leader := l.appoint(now.Add(impatient)); leader != patient {
+		t.Fatal("the rest waits for a flight that is late")
+	}
+	// Who comes later, with more time than the leader has, waits for a flight that has as much.
+	patient.deadline = now.Add(time.Minute)
+	if l.board(patient, now); len(patient.flight.calls) != 2 || l.hits != 1 {
+		t.Errorf("%d calls are on board, %d hits wait", len(patient.flight.calls), l.hits)
 	}
 }
 
