@@ -38,6 +38,8 @@ type Decision struct {
 	UnknownDomain bool
 	// Degraded is true if the store could not decide at least one descriptor, which then followed its failure mode.
 	Degraded bool
+	// At is when a request with an ID was decided, see ratelimit.Charge.At. 0 if it has none.
+	At int64
 	// Err says why there is no decision: ErrNoDomain, ErrNoDescriptors, or ratelimit.ErrConflict. Over is false then, and
 	// the statuses mean nothing.
 	Err error

@@ -82,6 +82,9 @@ func (b *Batch) settle(decision *Decision, status *Status, p *plan) {
 	}
 	allowed := status.tighten()
 
+	if decision.At == 0 {
+		decision.At = charge.At
+	}
 	status.Degraded = charge.Degraded
 	decision.Degraded = decision.Degraded || charge.Degraded != ratelimit.FailureDefault
 	switch charge.Degraded {

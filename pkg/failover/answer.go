@@ -42,7 +42,7 @@ func (s *Store) mode(c *ratelimit.Charge) ratelimit.FailureMode {
 
 // answerAlone decides a charge without any counter. Every mode but FailClosed allows.
 func answerAlone(c *ratelimit.Charge, mode ratelimit.FailureMode) {
-	c.Err, c.Degraded = nil, mode
+	c.Err, c.Degraded, c.At = nil, mode, 0
 	for i := range c.Results {
 		if mode == ratelimit.FailClosed {
 			c.Results[i] = denied(&c.Hits[i])

@@ -40,7 +40,7 @@ func (s *Store) answerLocally(charges []ratelimit.Charge, n int) {
 		c := &charges[at]
 		switch err := batch.charges[i].Err; {
 		case err == nil:
-			c.Err, c.Degraded = nil, ratelimit.FailLocal
+			c.Err, c.Degraded, c.At = nil, ratelimit.FailLocal, batch.charges[i].At
 		case !answerable(err):
 			c.Err = err
 		case s.options.Mode == ratelimit.FailClosed:

@@ -128,6 +128,9 @@ func (s *Service) pick(request *ratelimit.Request, window time.Duration) {
 // answer tells what the engine decided.
 func (s *Service) answer(request *ratelimit.Request, decision *engine.Decision) *Decision {
 	now := s.Now()
+	if decision.At != 0 {
+		now = time.UnixMicro(decision.At) // a repetition is told what was told first
+	}
 	answer := &Decision{Allowed: true, Degraded: decision.Degraded}
 	var known bool // whether the counters are
 	for i := range decision.Statuses {

@@ -80,9 +80,11 @@ func (d *ids) once(c *ratelimit.Charge, now int64, store *Store) {
 			return
 		}
 		copy(c.Results, r.results)
+		c.At = r.expires - d.period
 		return
 	}
 	store.decide(c, now)
+	c.At = now
 	d.remember(s, id, record{hits: hits, results: slices.Clone(c.Results), expires: now + d.period})
 }
 

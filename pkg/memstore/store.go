@@ -153,7 +153,7 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 			}
 		}
 		c := &charges[i]
-		c.Err, c.Degraded = nil, ratelimit.FailureDefault
+		c.Err, c.Degraded, c.At = nil, ratelimit.FailureDefault, 0
 		if c.ID == "" {
 			s.decide(c, now)
 		} else {

@@ -23,6 +23,9 @@ type Charge struct {
 	OnFailure FailureMode
 	// Degraded tells that the answer is not the store's: which failure mode gave it.
 	Degraded FailureMode
+	// At is when a charge with an ID was decided, in microseconds since the Unix epoch by the store's clock: for one that
+	// repeats an earlier one's results, when that was. 0 for other charges, and where the store cannot tell.
+	At int64
 	// Err is set when the store could not decide this charge; Results mean nothing then.
 	Err error
 }

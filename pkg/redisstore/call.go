@@ -37,6 +37,7 @@ type charge struct {
 	err     error
 	idKey   string // under which its ID is remembered; empty: it has none
 	mark    [markSize]byte
+	decided int64   // when, in microseconds since the Unix epoch; only with an ID
 	next    *charge // the next one that is counted with it, see request.add
 }
 
@@ -81,7 +82,7 @@ func (p *calls) put(c *call) {
 
 // check readies a caller's charge, and reports whether it is to be sent.
 func check(c *ratelimit.Charge) bool {
-	c.Err, c.Degraded = nil, ratelimit.FailureDefault
+	c.Err, c.Degraded, c.At = nil, ratelimit.FailureDefault, 0
 	switch {
 	case len(c.Hits) > maxChargeHits:
 		c.Err = fmt.Errorf("%w: %d, at most %d", ErrTooManyHits, len(c.Hits), maxChargeHits)
@@ -147,6 +148,7 @@ func (c *call) deliver(charges []ratelimit.Charge) {
 		to := &charges[from.at]
 		if to.Err = from.err; to.Err == nil {
 			copy(to.Results, from.results)
+			to.At = from.decided
 		}
 	}
 }

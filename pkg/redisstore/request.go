@@ -31,6 +31,7 @@ const (
 type request struct {
 	records []record
 	hits    int // in the script's reply
+	ids     int // charges with an ID in it
 
 	keys   []string // KEYS, each once
 	latest []int32  // for each of keys, the last of records that it is in; -1: none
@@ -97,6 +98,7 @@ func (r *request) add(c *charge, now time.Time) {
 	if c.idKey != "" {
 		r.groups = binary.LittleEndian.AppendUint16(r.groups, r.key(c.idKey))
 		r.groups = append(r.groups, c.mark[:]...)
+		r.ids++
 	}
 	for i := 1; i < len(c.hits); i++ {
 		hit := &c.hits[i]

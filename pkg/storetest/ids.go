@@ -16,7 +16,7 @@ func (h *Harness) ids(t *testing.T) {
 		clock := NewClock(start)
 		replicas := h.replicas(t, clock.Now)
 		l := limit(t, ratelimit.SlidingWindow, 100, time.Hour)
-		results := make([]ratelimit.Result, 100)
+		results, at := make([]ratelimit.Result, 100), make([]int64, 100)
 		var group sync.WaitGroup
 		for caller := range results {
 			group.Go(func() {
@@ -27,11 +27,14 @@ func (h *Harness) ids(t *testing.T) {
 				if charges[0].Err != nil {
 					t.Error(charges[0].Err)
 				}
-				results[caller] = charges[0].Results[0]
+				results[caller], at[caller] = charges[0].Results[0], charges[0].At
 			})
 		}
 		group.Wait()
 		for i := range results {
+			if at[i] != start.UnixMicro() {
+				t.Errorf("caller %d: decided at %d, want %d", i, at[i], start.UnixMicro())
+			}
 			if results[i] != results[0] || !results[i].Allowed || results[i].Remaining != 93 {
 				t.Errorf("caller %d: %+v, caller 0: %+v", i, results[i], results[0])
 			}
@@ -60,13 +63,14 @@ func (h *Harness) ids(t *testing.T) {
 		clock := NewClock(start)
 		store := h.New(t, clock.Now)
 		l := limit(t, ratelimit.FixedWindow, 10, 24*time.Hour)
+		began := start.UnixMicro()
 		again := func() int64 {
 			c := charge(ratelimit.Hit{Key: "time:86400", Limit: l, Cost: 1})
 			c.ID = "time"
 			charges := []ratelimit.Charge{c}
 			store.Take(t.Context(), charges)
-			if charges[0].Err != nil {
-				t.Error(charges[0].Err)
+			if charges[0].Err != nil || charges[0].At != began {
+				t.Errorf("decided at %d, want %d (%v)", charges[0].At, began, charges[0].Err)
 			}
 			return remaining(t, store, "time:86400", l)
 		}
@@ -84,6 +88,7 @@ func (h *Harness) ids(t *testing.T) {
 			t.Errorf("%d left after a repetition within %v, want 9", left, h.IDPeriod)
 		}
 		elapse(time.Second)
+		began = clock.Now().UnixMicro()
 		if left := again(); left != 8 {
 			t.Errorf("%d left after a repetition %v later, want 8", left, h.IDPeriod)
 		}

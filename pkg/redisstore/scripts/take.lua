@@ -98,11 +98,13 @@ local function hit(key, l, cost, times, partial, charge)
   return allowed
 end
 
+-- The reply also has, after the results of a charge with an identifier, when it was decided; 0 in a conflict.
+-- After the results of a charge with an identifier the reply has one more number: when it was decided, 0 in a conflict.
 local ID_HEADER, ID_RESULT = '<c16d', '<ddddd'
 local ID_HEADER_SIZE, ID_RESULT_SIZE = 24, 40
 
 -- What is remembered under an identifier's key: the mark of its hits, when the memory ends, and the results. Returns it, or
--- 'conflict' if it was used for other hits, or nil.
+-- 'conflict' if it was used for other hits, or nil; and when the hits were decided.
 local function recall(key, mark, hits)
   local record = stored[key]
   if not record or #record <= ID_HEADER_SIZE or (#record - ID_HEADER_SIZE) % ID_RESULT_SIZE ~= 0 then
@@ -113,9 +115,9 @@ local function recall(key, mark, hits)
     return nil
   end
   if its_mark == mark and #record == ID_HEADER_SIZE + ID_RESULT_SIZE * hits then
-    return record
+    return record, ends - id_lifetime
   end
-  return 'conflict'
+  return 'conflict', 0
 end
 
 local function remember(key, mark, first)
@@ -147,12 +149,12 @@ for _ = 1, charge_count do
   if n == 1 and flags < 2 then
     hit(key + 1, limits[limit + 1], cost, times, flags == 1, true)
   else
-    local id_key, mark, known
+    local id_key, mark, known, decided
     if flags >= 2 then
       flags = flags - 2
       id_key, mark, position = unpacked('<Hc16', request, position)
       id_key = id_key + 1
-      known = recall(id_key, mark, n)
+      known, decided = recall(id_key, mark, n)
     end
     local keys, hit_limits, costs = {key + 1}, {limits[limit + 1]}, {cost}
     for i = 2, n do
@@ -173,8 +175,13 @@ for _ = 1, charge_count do
     else
       group(keys, hit_limits, costs)
     end
-    if id_key and not known then
-      remember(id_key, mark, first)
+    if id_key then
+      if not known then
+        remember(id_key, mark, first)
+        decided = now
+      end
+      filled = filled + 1
+      reply[filled] = decided
     end
   end
 end
