@@ -128,8 +128,7 @@ func closed(d *json.Decoder) error {
 }
 
 func badJSON(err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("it is no JSON, at byte %d", syntax.Offset)
 	}
 	return errors.New("it is no JSON, or not all of it")

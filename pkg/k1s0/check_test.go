@@ -1,7 +1,6 @@
 package k1s0
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -211,7 +210,7 @@ func TestRequestID(t *testing.T) {
 	for i := range answers {
 		group.Go(func() {
 			var err error
-			if answers[i], err = s.service.Check(context.Background(), check); err != nil {
+			if answers[i], err = s.service.Check(t.Context(), check); err != nil {
 				t.Error(err)
 			}
 		})
@@ -235,16 +234,16 @@ func TestRequestID(t *testing.T) {
 
 func TestCheckByRule(t *testing.T) {
 	s := newServer(t)
-	any := s.create("user", "*", 10)
+	everyone := s.create("user", "*", 10)
 	vip := s.create("user", "vip", 20)
 	byRule := func(id, subject string) (*Decision, error) {
 		return s.service.Check(t.Context(), Check{RuleID: id, Subject: subject, Cost: 1})
 	}
-	if got, err := byRule(any.ID, "ann"); err != nil || got.Limit != 10 || got.RuleID != any.ID {
+	if got, err := byRule(everyone.ID, "ann"); err != nil || got.Limit != 10 || got.RuleID != everyone.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// The exact rule wins, as it does for a check by scope.
-	if got, err := byRule(any.ID, "vip"); err != nil || got.Limit != 20 || got.RuleID != vip.ID {
+	if got, err := byRule(everyone.ID, "vip"); err != nil || got.Limit != 20 || got.RuleID != vip.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if got, err := byRule(vip.ID, ""); err != nil || got.Remaining != 18 {
@@ -271,7 +270,7 @@ func TestCheckByRule(t *testing.T) {
 		code        Code
 		fields      []string
 	}{
-		{any.ID, "", CodeValidation, []string{"subject"}},
+		{everyone.ID, "", CodeValidation, []string{"subject"}},
 		{vip.ID, "ann", CodeValidation, []string{"subject"}},
 		{rule("user=vip-*"), "ann", CodeValidation, []string{"subject"}},
 		{rule("address~cidr:10.0.0.0/8"), "11.1.2.3", CodeValidation, []string{"subject"}},

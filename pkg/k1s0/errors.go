@@ -37,8 +37,7 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // asError finds out what a client is told of err.
 func asError(err error) *Error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
 	tell := func(code Code, message string) *Error { return &Error{Code: code, Message: message, cause: err} }

@@ -103,7 +103,7 @@ func TestRules(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	updated, err := client.UpdateRule(as(t, "operator"), &pb.UpdateRuleRequest{
-		RuleId: rule.GetId(), Name: "orders", Key: rule.GetKey(), Limit: 7, WindowSecs: 1, Algorithm: "fixed_window", Enabled: proto.Bool(false), Version: 1,
+		RuleId: rule.GetId(), Name: "orders", Key: rule.GetKey(), Limit: 7, WindowSecs: 1, Algorithm: "fixed_window", Enabled: new(false), Version: 1,
 	})
 	if err != nil || updated.GetRule().GetVersion() != 2 || updated.GetRule().GetEnabled() || updated.GetRule().GetName() != "orders" {
 		t.Errorf("%v, %v", updated, err)

@@ -21,9 +21,8 @@ func requestID(sent []string) string {
 }
 
 func saneID(id string) bool {
-	return id != "" && len(id) <= maxHeaderID && !strings.ContainsFunc(id, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._~:/+=@#", r))
-	})
+	const sane = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/+=@#"
+	return id != "" && len(id) <= maxHeaderID && strings.Trim(id, sane) == ""
 }
 
 // isUUID tells whether an ID can be one of the rule store's.

@@ -20,7 +20,7 @@ func (s *Service) Create(ctx context.Context, caller Caller, in RuleInput) (*Rul
 		return nil, err
 	}
 	stored, err := s.Store.Create(ctx, in.stored(s.Domain), caller.actor())
-	return s.written(ctx, caller, "rule created", in, stored, err)
+	return s.written(ctx, caller, "created", in, stored, err)
 }
 
 // Update replaces a stored rule. A version above 0 must be the rule's.
@@ -37,7 +37,7 @@ func (s *Service) Update(ctx context.Context, caller Caller, id string, in RuleI
 	if errors.Is(err, rulestore.ErrNotFound) {
 		return nil, ruleNotFound(id)
 	}
-	return s.written(ctx, caller, "rule updated", in, stored, err)
+	return s.written(ctx, caller, "updated", in, stored, err)
 }
 
 // Delete removes a stored rule. version is as in Update.
@@ -101,7 +101,7 @@ func (s *Service) written(ctx context.Context, caller Caller, what string, in Ru
 	if err != nil {
 		return nil, asError(err)
 	}
-	s.Logger.InfoContext(ctx, what, "rule_id", stored.ID, "version", stored.Version, "subject", caller.Subject, "request_id", caller.RequestID)
+	s.Logger.InfoContext(ctx, "a rule was written", "change", what, "rule_id", stored.ID, "version", stored.Version, "subject", caller.Subject, "request_id", caller.RequestID)
 	s.Rules.Written(ctx)
 	rule := s.storedRule(&stored)
 	return &rule, nil

@@ -138,9 +138,14 @@ func TestKnows(t *testing.T) {
 		domain, key string
 		want        bool
 	}{
-		{"d", "user", true}, {"d", "x-1", true}, {"d", "path", false}, {"d", "", false},
+		{"d", "user", true},
+		{"d", "x-1", true},
+		{"d", "path", false},
+		{"d", "", false},
 		{"k1s0", "anything", true}, // by the default
-		{"edge", "user", true}, {"edge", "plan", false}, {"nowhere", "user", false},
+		{"edge", "user", true},
+		{"edge", "plan", false},
+		{"nowhere", "user", false},
 	} {
 		if got := table.Knows(c.domain, c.key); got != c.want {
 			t.Errorf("%s in %s: %v", c.key, c.domain, got)
@@ -157,8 +162,14 @@ func TestDefines(t *testing.T) {
 		domain, key, value string
 		want               bool
 	}{
-		{"k1s0", "user", "taken", true}, {"k1s0", "user", "off", true}, {"k1s0", "user", "a*", true}, {"k1s0", "plan", "", true},
-		{"k1s0", "user", "", false}, {"k1s0", "user", "abc", false}, {"edge", "user", "", true}, {"nowhere", "user", "", false},
+		{"k1s0", "user", "taken", true},
+		{"k1s0", "user", "off", true},
+		{"k1s0", "user", "a*", true},
+		{"k1s0", "plan", "", true},
+		{"k1s0", "user", "", false},
+		{"k1s0", "user", "abc", false},
+		{"edge", "user", "", true},
+		{"nowhere", "user", "", false},
 	} {
 		if got := table.Defines(c.domain, c.key, c.value); got != c.want {
 			t.Errorf("%s=%s in %s: %v", c.key, c.value, c.domain, got)

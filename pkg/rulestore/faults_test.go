@@ -180,8 +180,10 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 }
 
 func TestAuditEntryThatIsNoRule(t *testing.T) {
-	for _, after := range []string{`{`, `{}`, `{"algorithm":"dice"}`, `{"algorithm":"token_bucket","created_at":"yesterday"}`,
-		`{"algorithm":"token_bucket","created_at":"2030-01-01T12:00:00.000Z","updated_at":"2030-01-01T12:00:00.000Z","limit":0}`} {
+	for _, after := range []string{
+		`{`, `{}`, `{"algorithm":"dice"}`, `{"algorithm":"token_bucket","created_at":"yesterday"}`,
+		`{"algorithm":"token_bucket","created_at":"2030-01-01T12:00:00.000Z","updated_at":"2030-01-01T12:00:00.000Z","limit":0}`,
+	} {
 		entry := AuditEntry{Seq: 7, After: []byte(after)}
 		if rule, err := entry.Rule(); !errors.Is(err, ErrCorrupt) || errors.Is(err, ErrInvalid) || rule != nil {
 			t.Errorf("%s: %+v, %v", after, rule, err)

@@ -26,7 +26,7 @@ func quick(t *testing.T) settings {
 	return settings{
 		weir: servers.WeirBinary(t), redis: "redis-server", peer: filepath.Join(dir, "nothing"),
 		page: page, json: filepath.Join(dir, "new", "all.json"),
-		rounds: 1, warmup: 10 * time.Millisecond, duration: 50 * time.Millisecond, keys: 50,
+		rounds: 1, warmup: 10 * time.Millisecond, duration: 400 * time.Millisecond, keys: 50,
 	}
 }
 
