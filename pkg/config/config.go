@@ -182,7 +182,7 @@ func (d *Database) Enabled() bool { return d.Host != "" }
 
 // Auth is who may read and change rules and counters. With nothing set nobody may; checks need no token.
 type Auth struct {
-	TokensFile string `yaml:"tokens_file" doc:"File of static tokens, each line a token's hash, subject and role; read again when it changes"`
+	TokensFile string `yaml:"tokens_file" doc:"YAML file of static tokens: the hash, subject and role of each; read again when it changes"`
 	OIDC       OIDC   `yaml:"oidc"`
 	Insecure   bool   `yaml:"insecure" doc:"Take everybody for an administrator; only while the server listens on loopback addresses alone"`
 }
