@@ -110,7 +110,7 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 		}
 		s.behind.Take(ctx, w.rest)
 		for i, at := range w.origin {
-			charges[at].Err, charges[at].Degraded = w.rest[i].Err, w.rest[i].Degraded
+			charges[at] = w.rest[i]
 		}
 		s.learn(charges, w, now)
 	}
@@ -166,7 +166,7 @@ func (s *Store) deny(charges []ratelimit.Charge, i int, now time.Time) (known bo
 	if d.limit != hit.Limit || d.cost != hit.Cost || elapsed < 0 || elapsed >= d.valid || changes(charges[:i], hit) {
 		return false, epoch
 	}
-	c.Err, c.Degraded = nil, ratelimit.FailureDefault
+	c.Err, c.Degraded, c.At = nil, ratelimit.FailureDefault, 0
 	c.Results[0] = ratelimit.Result{RetryAfter: d.retryAfter - elapsed, ResetAfter: d.resetAfter - elapsed}
 	return true, epoch
 }

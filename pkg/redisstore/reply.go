@@ -16,7 +16,8 @@ const (
 )
 
 // decode fills the charges' results from the script's reply: how often it is allowed, granted, remaining, retry after and
-// reset after for each hit, and after those of a charge with an ID when it was decided. If the reply makes no sense it returns an error, and the results mean nothing.
+// reset after for each hit, and after those of a charge with an ID when it was decided. If the reply makes no sense it returns
+// an error, and the results mean nothing.
 func (r *request) decode(reply []int64) error {
 	if len(reply) != r.hits*numbersPerHit+r.ids {
 		return unavailable(fmt.Errorf("%w: %d numbers for %d hits", ErrReply, len(reply), r.hits))

@@ -15,7 +15,8 @@
 -- Reply a flat array of integers, five for each hit in order:
 --         how often it is allowed, 0 to times, or -1 if the identifier was used for other hits,
 --         granted in all, then after the last one: remaining, retry after and reset after in microseconds. If times is above 1
---         and the algorithm is a bucket, instead of reset after the parts that are used
+--         and the algorithm is a bucket, instead of reset after the parts that are used.
+--       After the hits of a charge with an identifier one more: when it was decided, in microseconds; 0 in a conflict
 --
 -- A counter is a string: u8 algorithm, f64 at, f64 a, f64 b, f64 unit, f64 expires (see pkg/algo/state.go; expires is when
 -- the key's time to live ends). Only the sliding log is a list; see there. Anything else under a key is a counter never

@@ -98,7 +98,6 @@ local function hit(key, l, cost, times, partial, charge)
   return allowed
 end
 
--- After the results of a charge with an identifier the reply has one more number: when it was decided, 0 in a conflict.
 local ID_HEADER, ID_RESULT = '<c16d', '<ddddd'
 local ID_HEADER_SIZE, ID_RESULT_SIZE = 24, 40
 
