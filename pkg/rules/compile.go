@@ -146,6 +146,7 @@ func (c *compiler) gather(sources []*Source) map[string]*domainParts {
 				c.fault(here, fmt.Sprintf("domain %q is already defined at %s", name, part.first.where("domain")),
 					"move its rules there, or set merge_domains", nil, "domain")
 			}
+			part.descriptors = slices.Grow(part.descriptors, len(each.Descriptors))
 			for j := range each.Descriptors {
 				part.descriptors = append(part.descriptors, located{Definition: &each.Descriptors[j], source: source, domain: name})
 			}
@@ -182,6 +183,7 @@ func (c *compiler) level(domain string, above []ratelimit.EntryMatch, definition
 	if len(definitions) == 0 {
 		return nil
 	}
+	c.table.rules = slices.Grow(c.table.rules, len(definitions))
 	if depth > MaxDepth {
 		c.fault(definitions[0], fmt.Sprintf("descriptors nest deeper than %d levels", MaxDepth), "use fewer levels", nil)
 		return nil

@@ -31,6 +31,7 @@ func (s *Set) caughtUp(ctx context.Context, revision int64) (stored []rulestore.
 		}
 		became[entry.RuleID] = rule
 	}
+	stored = make([]rulestore.Rule, 0, len(s.stored)+len(became))
 	for i := range s.stored {
 		rule, changed := became[s.stored[i].ID]
 		switch {

@@ -146,7 +146,7 @@ func (s *Set) refresh(ctx context.Context) error {
 			return nil
 		}
 	}
-	var stored []rulestore.Rule
+	stored := make([]rulestore.Rule, 0, len(s.stored))
 	revision, err = s.store.All(ctx, func(rule *rulestore.Rule) error {
 		stored = append(stored, *rule)
 		return nil

@@ -1,6 +1,8 @@
 package ruleset
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -18,29 +20,31 @@ const anyIdentifier = "*"
 
 // sourceOf makes definitions of stored rules, without the way over YAML text.
 func sourceOf(stored []rulestore.Rule) *rules.Source {
-	source := &rules.Source{Name: Stored}
-	at := map[string]int{}
+	// Of 100,000 rules, slices that grow would copy many megabytes.
+	count := map[string]int{}
+	for i := range stored {
+		count[stored[i].Domain]++
+	}
+	definitions := make(map[string][]rules.Definition, len(count))
+	for domain, n := range count {
+		definitions[domain] = make([]rules.Definition, 0, n)
+	}
+	limits := make([]ratelimit.Limit, len(stored))
 	for i := range stored {
 		rule := &stored[i]
-		n, ok := at[rule.Domain]
-		if !ok {
-			n = len(source.Domains)
-			at[rule.Domain] = n
-			source.Domains = append(source.Domains, rules.Domain{Name: rule.Domain})
+		limits[i] = ratelimit.Limit{
+			Algorithm: rule.Algorithm, Count: rule.Limit, Burst: rule.Burst, Window: time.Duration(rule.WindowSeconds) * time.Second,
 		}
-		source.Domains[n].Descriptors = append(source.Domains[n].Descriptors, definitionOf(rule))
+		definitions[rule.Domain] = append(definitions[rule.Domain], rules.Definition{
+			ID: rule.ID, Name: printable(rule.Name), Key: rule.Scope, Value: value(rule.IdentifierPattern),
+			Limits: limits[i : i+1 : i+1], Disabled: !rule.Enabled,
+		})
+	}
+	source := &rules.Source{Name: Stored}
+	for _, domain := range slices.Sorted(maps.Keys(definitions)) {
+		source.Domains = append(source.Domains, rules.Domain{Name: domain, Descriptors: definitions[domain]})
 	}
 	return source
-}
-
-func definitionOf(rule *rulestore.Rule) rules.Definition {
-	return rules.Definition{
-		ID: rule.ID, Name: printable(rule.Name), Key: rule.Scope, Value: value(rule.IdentifierPattern),
-		Limits: []ratelimit.Limit{{
-			Algorithm: rule.Algorithm, Count: rule.Limit, Burst: rule.Burst, Window: time.Duration(rule.WindowSeconds) * time.Second,
-		}},
-		Disabled: !rule.Enabled,
-	}
 }
 
 // value is a stored rule's pattern as a definition has it.
