@@ -3,10 +3,12 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -140,4 +142,17 @@ func fill(t testing.TB, store rulestore.Store, n int) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// runServe runs a server that must not start, and returns what it prints.
+func runServe(t testing.TB, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), servers.WeirBinary(t), append([]string{"serve"}, args...)...)
+	command.Dir = t.TempDir()
+	output, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Errorf("ended with %v, want exit status 2", err)
+	}
+	return string(output)
 }
