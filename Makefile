@@ -24,7 +24,11 @@ RATELIMIT       := github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.2026
 SOAK_TIME       := 10m
 
 GOLANGCI_LINT := $(GO) tool -modfile=tools/golangci-lint/go.mod golangci-lint
+BUF           := $(GO) tool -modfile=tools/buf/go.mod buf
 LINT_VENV     := build/lint-venv
+
+# What clients of the last release were generated from: no later change may break them.
+PROTO_BASELINE := proto/baseline.binpb
 
 .PHONY: help
 help: ## List the targets and what they do
@@ -113,11 +117,14 @@ fix: fmt ## Format the Go code and apply what linters can mend by themselves
 	$(GOLANGCI_LINT) run --fix
 
 .PHONY: lint
-lint: lint-setup ## Check Go code, modules, shell scripts and the Dockerfile
+lint: lint-setup ## Check Go code, modules, shell scripts, Dockerfiles and protocol buffers
 	$(GOLANGCI_LINT) run
 	$(GO) mod tidy -e -diff # -e: not every proxy has what the tests of dependencies need
 	$(LINT_VENV)/bin/shellcheck .ci/run test/*.sh tools/*.sh
 	$(LINT_VENV)/bin/hadolint Dockerfile examples/kong/Dockerfile
+	$(BUF) lint
+	$(BUF) format --diff --exit-code
+	$(BUF) breaking --against $(PROTO_BASELINE)
 
 .PHONY: lint-setup
 lint-setup: ## Find or install what lint needs besides Go: shellcheck, hadolint
@@ -126,6 +133,10 @@ lint-setup: ## Find or install what lint needs besides Go: shellcheck, hadolint
 .PHONY: generate
 generate: ## Write generated files anew
 	$(GO) generate ./...
+
+.PHONY: proto-baseline
+proto-baseline: ## After a release, make its protocol buffers what later ones must be compatible with
+	$(BUF) build --exclude-source-info -o $(PROTO_BASELINE)
 
 .PHONY: check-generated
 check-generated: ## Fail if generated files differ from what generate writes

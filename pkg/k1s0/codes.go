@@ -1,7 +1,9 @@
 package k1s0
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 )
@@ -50,6 +52,9 @@ var statuses = map[Code]struct {
 	CodeUnavailable:      {http.StatusServiceUnavailable, codes.Unavailable},
 	CodeInternal:         {http.StatusInternalServerError, codes.Internal},
 }
+
+// Codes returns every code, sorted.
+func Codes() []Code { return slices.Sorted(maps.Keys(statuses)) }
 
 // HTTP is the code's HTTP status.
 func (c Code) HTTP() int { return statuses[c].http }

@@ -106,9 +106,9 @@ func TestReadmeNamesEveryMetric(t *testing.T) {
 }
 
 func TestReadmeLinks(t *testing.T) {
-	for _, name := range []string{"README.md", "CHANGELOG.md"} {
+	for _, name := range []string{"README.md", "CHANGELOG.md", "docs/api.md"} {
 		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(read(t, name), -1) {
-			if _, err := os.Stat(filepath.Join(servers.Root(t), link[1])); err != nil {
+			if _, err := os.Stat(filepath.Join(servers.Root(t), filepath.Dir(name), link[1])); err != nil {
 				t.Errorf("%s links to %s: %v", name, link[1], err)
 			}
 		}
