@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirhq/weir/pkg/auth"
+	"github.com/weirhq/weir/test/servers"
 )
 
 // errorOf reads an error's body.
@@ -259,9 +260,7 @@ func TestFilesAndStoreDoNotFight(t *testing.T) {
 	_, err := s.service.Update(t.Context(), Caller{Subject: "tester"}, rule.ID, RuleInput{Scope: "user", Pattern: "from-file", Limit: 1, WindowSeconds: 1}, 0)
 	refused(t, err, CodeRuleExists)
 
-	if got := s.check(one("user", "ann")); got.Limit != 7 {
-		t.Errorf("%+v", got)
-	}
+	servers.Eventually(t, "the stored rule is in force", func() bool { return s.check(one("user", "ann")).Limit == 7 })
 	s.writeRules("domain: k1s0\ndescriptors: [{key: user, value: ann, limits: [{limit: 2, window: 1h}]}]\n")
 	s.set.Load(t.Context())
 	if got := s.check(one("user", "ann")); got.Limit != 2 || got.RuleID == rule.ID {
