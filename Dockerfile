@@ -28,8 +28,8 @@ COPY --from=build /src/bin/weir /weir
 COPY config /etc/weir
 # A number, because Kubernetes' runAsNonRoot cannot check a name.
 USER 65532:65532
-# gRPC for gateways; HTTP for health and metrics. There is no HEALTHCHECK, since an orchestrator asks better: GET /readyz, or
+# gRPC for Envoy, gRPC for everybody, HTTP for API, health and metrics. There is no HEALTHCHECK, since an orchestrator asks better: GET /readyz, or
 # gRPC's health service. docker-compose.yaml shows one by command.
-EXPOSE 50051 8080
+EXPOSE 8081 50051 8080
 ENTRYPOINT ["/weir"]
 CMD ["serve", "--config", "/etc/weir/weir.yaml", "--rules", "/etc/weir/rules"]

@@ -49,7 +49,7 @@ func (c container) command(ctx context.Context, args []string) *exec.Cmd {
 func TestComposeDemo(t *testing.T) {
 	project, image := loadCompose(t), loadImage(t)
 	redis, upstream := servers.Redis(t), servers.Upstream(t)
-	grpc, web := servers.Address(servers.FreePort(t)), servers.Address(servers.FreePort(t))
+	grpc, fast, web := servers.Address(servers.FreePort(t)), servers.Address(servers.FreePort(t)), servers.Address(servers.FreePort(t))
 
 	service := project.Services["weir"]
 	weir := container{root: layOut(t)}
@@ -58,7 +58,7 @@ func TestComposeDemo(t *testing.T) {
 		weir.env = append(weir.env, name+"="+strings.ReplaceAll(*value, "redis:6379", redis.Addr()))
 	}
 	weir.env = append(weir.env, "WEIR_SERVER_HOST=127.0.0.1", "WEIR_SERVER_DRAIN_DELAY=100ms",
-		"WEIR_SERVER_GRPC_PORT="+port(t, grpc), "WEIR_SERVER_FAST_PORT=0", "WEIR_SERVER_PORT="+port(t, web))
+		"WEIR_SERVER_GRPC_PORT="+port(t, grpc), "WEIR_SERVER_FAST_PORT="+port(t, fast), "WEIR_SERVER_PORT="+port(t, web))
 
 	process := servers.StartCommand(t, "weir", weir.command(t.Context(), slices.Concat(image.entrypoint, image.command)))
 	ready := process.Await(t, func() bool { return status(t, "http://"+web+"/readyz", nil) == http.StatusOK })
@@ -74,7 +74,7 @@ func TestComposeDemo(t *testing.T) {
 		t.Errorf("weir's health check fails while it is ready: %v", err)
 	}
 
-	envoy := servers.Envoy(t, servers.EnvoyOptions{Clusters: map[string][]string{"ratelimit": {grpc}, "echo": {upstream.Addr()}}})
+	envoy := servers.Envoy(t, servers.EnvoyOptions{Clusters: map[string][]string{"ratelimit": {fast}, "echo": {upstream.Addr()}}})
 	envoy.AwaitHealthy("ratelimit", 1)
 	test := replaceAll(project.Services["envoy"].HealthCheck.Test, "127.0.0.1/9901", strings.Replace(envoy.AdminAddr(), ":", "/", 1))
 	probe := execHealthCheck(t, test)
