@@ -166,7 +166,7 @@ func (s *Store) deny(charges []ratelimit.Charge, i int, now time.Time) (known bo
 	if d.limit != hit.Limit || d.cost != hit.Cost || elapsed < 0 || elapsed >= d.valid || changes(charges[:i], hit) {
 		return false, epoch
 	}
-	c.Err, c.Degraded, c.At = nil, ratelimit.FailureDefault, 0
+	c.Err, c.Degraded, c.Cached, c.At = nil, ratelimit.FailureDefault, true, 0
 	c.Results[0] = ratelimit.Result{RetryAfter: d.retryAfter - elapsed, ResetAfter: d.resetAfter - elapsed}
 	return true, epoch
 }

@@ -38,6 +38,8 @@ type Decision struct {
 	UnknownDomain bool
 	// Degraded is true if the store could not decide at least one descriptor, which then followed its failure mode.
 	Degraded bool
+	// Shadowed is true if the request would be over, but for Options.ShadowMode.
+	Shadowed bool
 	// At is when a request with an ID was decided, see ratelimit.Charge.At. 0 if it has none.
 	At int64
 	// Err says why there is no decision: ErrNoDomain, ErrNoDescriptors, or ratelimit.ErrConflict. Over is false then, and
@@ -60,6 +62,8 @@ type Status struct {
 	Override bool
 	// Degraded is the failure mode that gave this answer, FailureDefault if the store did.
 	Degraded ratelimit.FailureMode
+	// Cached is true if the counter was known to be over its limit, and the store was not asked.
+	Cached bool
 	// Rule is the rule that matched: nil if none did, or if another matched rule of the request replaces it.
 	Rule *ratelimit.Rule
 	// Limit is the tightest of Limits: one that denies before the others, of these the longest wait; else the least

@@ -75,25 +75,34 @@ func (h *harness) decide(request ratelimit.Request) engine.Decision {
 
 // recorder remembers what it was told, one line for each descriptor.
 type recorder struct {
-	mu      sync.Mutex
-	lines   []string
-	unknown int
+	mu                          sync.Mutex
+	lines                       []string
+	unknown, answered, shadowed int
 }
 
-func (r *recorder) Decided(rule *ratelimit.Rule, entries []ratelimit.Entry, outcome ratelimit.Outcome, cost int64) {
+func (r *recorder) Decided(_ string, _ []ratelimit.Entry, status *engine.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	label := "-"
-	if rule != nil {
-		label = rule.Label()
+	if status.Rule != nil {
+		label = status.Rule.Label()
 	}
-	r.lines = append(r.lines, fmt.Sprintf("%s %s %d", label, outcome, cost))
+	r.lines = append(r.lines, fmt.Sprintf("%s %s %d", label, status.Outcome, status.Cost))
 }
 
-func (r *recorder) UnknownDomain() {
+func (r *recorder) UnknownDomain(string, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unknown++
+}
+
+func (r *recorder) Answered(decision *engine.Decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answered++
+	if decision.Shadowed {
+		r.shadowed++
+	}
 }
 
 // brief shows a decision in one line: the overall answer, then each status as outcome/over/granted/remaining.

@@ -13,7 +13,7 @@ import (
 func (l *Limiter) fold(b *Batch, request *ratelimit.Request, decision *Decision, plans []plan) {
 	if decision.UnknownDomain {
 		if !b.Peek {
-			l.options.Recorder.UnknownDomain()
+			l.options.Recorder.UnknownDomain(request.Domain, len(request.Descriptors))
 		}
 		return
 	}
@@ -43,13 +43,24 @@ func (l *Limiter) fold(b *Batch, request *ratelimit.Request, decision *Decision,
 		} else if status.Over {
 			decision.Over = true
 		}
+		if l.options.ShadowMode && status.shadowedByMode() && !p.quota {
+			decision.Shadowed = true
+		}
 		if !b.Peek {
-			l.options.Recorder.Decided(status.Rule, request.Descriptors[i].Entries, status.Outcome, status.Cost)
+			l.options.Recorder.Decided(request.Domain, request.Descriptors[i].Entries, status)
 		}
 	}
 	if inQuota > 0 && inQuota == overQuota {
 		decision.Over = true
 	}
+	if !b.Peek {
+		l.options.Recorder.Answered(decision)
+	}
+}
+
+// shadowedByMode tells whether a descriptor is over and its own rule would have it denied.
+func (status *Status) shadowedByMode() bool {
+	return status.Outcome == ratelimit.OutcomeShadowDenied && (status.Override || status.Rule == nil || !status.Rule.Shadow)
 }
 
 // refuse answers for an action that denies. Giving back is always allowed.
@@ -85,7 +96,7 @@ func (b *Batch) settle(decision *Decision, status *Status, p *plan) {
 	if decision.At == 0 {
 		decision.At = charge.At
 	}
-	status.Degraded = charge.Degraded
+	status.Degraded, status.Cached = charge.Degraded, charge.Cached
 	decision.Degraded = decision.Degraded || charge.Degraded != ratelimit.FailureDefault
 	switch charge.Degraded {
 	case ratelimit.FailOpen:

@@ -10,7 +10,7 @@ var ErrConflict = errors.New("the request id was used before for a different req
 
 // Charge is one all-or-nothing group: every hit is allowed and charged, or none is charged.
 //
-// A store fills Results, Degraded and Err in place. It keeps nothing of a charge after it has returned: keys are memory
+// A store fills Results, Degraded, Cached and Err in place. It keeps nothing of a charge after it has returned: keys are memory
 // that the caller uses again.
 type Charge struct {
 	// ID, if not empty, is charged once for all charges with this ID and these hits: the first one's results are repeated to
@@ -23,6 +23,8 @@ type Charge struct {
 	OnFailure FailureMode
 	// Degraded tells that the answer is not the store's: which failure mode gave it.
 	Degraded FailureMode
+	// Cached tells that the store was not asked: its counter is known to be over the limit.
+	Cached bool
 	// At is when a charge with an ID was decided, in microseconds since the Unix epoch by the store's clock: for one that
 	// repeats an earlier one's results, when that was. 0 for other charges, and where the store cannot tell.
 	At int64

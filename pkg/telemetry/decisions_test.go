@@ -10,11 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/ratelimit"
 )
-
-var _ engine.Recorder = (*Metrics)(nil)
 
 func TestDecisions(t *testing.T) {
 	m := newMetrics(t)
