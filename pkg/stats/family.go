@@ -1,0 +1,190 @@
+package stats
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/weirhq/weir/pkg/ratelimit"
+)
+
+// other is the name of whatever is beyond a bound.
+const other = "other"
+
+// maxName bounds a name that holds values of requests, in bytes.
+const maxName = 1024
+
+// family are the names of one rule: the one that is known from the rule alone, and those that hold values of requests.
+type family struct {
+	plain series
+
+	mu     sync.RWMutex
+	values map[string]*series // by the name before it is sanitised
+}
+
+func newFamily(name string) *family {
+	return &family{plain: series{name: sanitised(name)}}
+}
+
+// value returns the counters of the name that the rule has for these entries. If it has most of them already, those of the
+// name without values.
+func (f *family) value(rule *ratelimit.Rule, entries []ratelimit.Entry, most int) *series {
+	var buffer [maxName]byte
+	return f.named(appendName(buffer[:0], rule, entries), most)
+}
+
+func (f *family) named(name []byte, most int) *series {
+	f.mu.RLock()
+	found := f.values[string(name)]
+	full := len(f.values) >= most
+	f.mu.RUnlock()
+	switch {
+	case found != nil:
+		return found
+	case full:
+		return &f.plain
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if found := f.values[string(name)]; found != nil {
+		return found
+	}
+	if len(f.values) >= most {
+		return &f.plain
+	}
+	if f.values == nil {
+		f.values = make(map[string]*series)
+	}
+	raw := string(name)
+	added := &series{name: sanitised(raw)}
+	f.values[raw] = added
+	return added
+}
+
+// each visits the family's counters that are to be shown: the plain ones if they are used, or listed anyway, and all others.
+func (f *family) each(visit func(*series)) {
+	visit(&f.plain)
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, s := range f.values {
+		visit(s)
+	}
+}
+
+// ruleNames are the names of one rule.
+type ruleNames struct {
+	*family
+	valued bool // they hold values of requests
+}
+
+// find returns the names of a rule.
+func (s *Stats) find(rule *ratelimit.Rule) *ruleNames {
+	if found, ok := s.byRule.Load().Load(rule); ok {
+		return found.(*ruleNames) //nolint:forcetypeassert // the map holds nothing else
+	}
+	return s.first(rule)
+}
+
+// first finds the names at the first decision of a rule since the table is in force.
+func (s *Stats) first(rule *ratelimit.Rule) *ruleNames {
+	var buffer [maxName]byte
+	name := appendRuleName(buffer[:0], rule)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.families[string(name)]
+	switch {
+	case found != nil:
+	case len(s.families) < s.options.MaxRules:
+		found = newFamily(string(name))
+		s.families[string(name)] = found
+	default:
+		found = s.other
+	}
+	names := &ruleNames{found, found != s.other && showsValues(rule)}
+	s.byRule.Load().Store(rule, names)
+	return names
+}
+
+// overridden returns the counters of a limit that the caller sent. Its name holds all values.
+func (s *Stats) overridden(domain string, entries []ratelimit.Entry) *series {
+	s.mu.RLock()
+	f := s.override[domain]
+	s.mu.RUnlock()
+	if f == nil {
+		s.mu.Lock()
+		if f = s.override[domain]; f == nil {
+			if len(s.override) >= s.options.MaxRules {
+				s.mu.Unlock()
+				return &s.other.plain
+			}
+			domain = strings.Clone(domain)
+			f = newFamily(domain + "." + other)
+			s.override[domain] = f
+		}
+		s.mu.Unlock()
+	}
+	var buffer [maxName]byte
+	return f.named(appendEntries(append(buffer[:0], domain...), entries), s.options.MaxValues)
+}
+
+// notFound counts the descriptors of an unknown domain.
+type notFound struct {
+	name  string
+	count counter
+}
+
+func (s *Stats) notFound(domain string) *notFound {
+	if len(domain) > maxName {
+		return s.elsewise
+	}
+	s.mu.RLock()
+	found := s.unknown[domain]
+	full := len(s.unknown) >= s.options.MaxValues
+	s.mu.RUnlock()
+	switch {
+	case found != nil:
+		return found
+	case full:
+		return s.elsewise
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.unknown[domain]; found != nil {
+		return found
+	}
+	if len(s.unknown) >= s.options.MaxValues {
+		return s.elsewise
+	}
+	domain = strings.Clone(domain)
+	found = &notFound{name: sanitised(domain)}
+	s.unknown[domain] = found
+	return found
+}
+
+// RulesInForce tells which rules are in force now. Call it once they are: the counters of rules that are not among them are
+// dropped, after a Flusher has sent what they grew by. A decision by an older table that is still under way may bring one
+// back, until the next time.
+func (s *Stats) RulesInForce(rules []*ratelimit.Rule) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules = rules
+	kept := make(map[*family]bool)
+	if len(s.families) > 0 {
+		var buffer [maxName]byte
+		for _, rule := range rules {
+			name := appendRuleName(buffer[:0], rule)
+			if f := s.families[string(name)]; f != nil {
+				kept[f] = true
+			}
+		}
+	}
+	for name, f := range s.families {
+		if kept[f] {
+			continue
+		}
+		delete(s.families, name)
+		if s.flushed {
+			f.each(func(each *series) { s.retired = append(s.retired, each) })
+		}
+	}
+	s.byRule.Store(&sync.Map{})
+}
