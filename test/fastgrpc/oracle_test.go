@@ -1,6 +1,7 @@
 package fastgrpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -8,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -111,7 +114,11 @@ func ask(ctx context.Context, connection *grpc.ClientConn, request []byte) strin
 	return hex.EncodeToString(reply)
 }
 
-// same compares two answers, field by field. Between them the time until a reset may have become a little less.
+// drift is how far two tellings of one moment may lie apart: the servers were asked one after the other, on a busy machine.
+const drift = 30 * time.Second
+
+// same compares two answers, field by field. What depends on the moment of asking may differ by the drift: the time until a reset, and
+// the seconds that headers and bodies say.
 func same(a, b string) bool {
 	first, errA := hex.DecodeString(a)
 	second, errB := hex.DecodeString(b)
@@ -119,7 +126,8 @@ func same(a, b string) bool {
 		return a == b
 	}
 	var x, y rlsv3.RateLimitResponse
-	if proto.Unmarshal(first, &x) != nil || proto.Unmarshal(second, &y) != nil || len(x.GetStatuses()) != len(y.GetStatuses()) {
+	if proto.Unmarshal(first, &x) != nil || proto.Unmarshal(second, &y) != nil || len(x.GetStatuses()) != len(y.GetStatuses()) ||
+		len(x.GetResponseHeadersToAdd()) != len(y.GetResponseHeadersToAdd()) {
 		return false
 	}
 	for i, s := range x.GetStatuses() {
@@ -130,12 +138,82 @@ func same(a, b string) bool {
 		if s.GetDurationUntilReset() == nil {
 			continue
 		}
-		if d := s.GetDurationUntilReset().AsDuration() - other.GetDurationUntilReset().AsDuration(); d > 30*time.Second || d < -30*time.Second {
+		if (s.GetDurationUntilReset().AsDuration() - other.GetDurationUntilReset().AsDuration()).Abs() > drift {
 			return false
 		}
 		s.DurationUntilReset, other.DurationUntilReset = durationpb.New(0), durationpb.New(0)
 	}
+	for i, header := range x.GetResponseHeadersToAdd() {
+		other := y.GetResponseHeadersToAdd()[i]
+		if name := header.GetKey(); (strings.HasSuffix(name, "reset") || name == "retry-after") && near(header.GetValue(), other.GetValue()) {
+			header.Value, other.Value = "", ""
+		}
+	}
+	if sameBody(x.GetRawBody(), y.GetRawBody()) {
+		x.RawBody, y.RawBody = nil, nil
+	}
 	return proto.Equal(&x, &y)
+}
+
+// near says whether two numbers of seconds are within the drift.
+func near(a, b string) bool {
+	x, errA := strconv.ParseInt(a, 10, 64)
+	y, errB := strconv.ParseInt(b, 10, 64)
+	return errA == nil && errB == nil && (time.Duration(x-y)*time.Second).Abs() <= drift
+}
+
+// moments are the numbers in a problem's body that depend on the moment of asking.
+var moments = regexp.MustCompile(`(?:"retry_after":|Try again in )(\d+)`)
+
+func sameBody(a, b []byte) bool {
+	x, y := moments.FindAllSubmatch(a, -1), moments.FindAllSubmatch(b, -1)
+	if len(x) != len(y) {
+		return false
+	}
+	for i := range x {
+		if !near(string(x[i][1]), string(y[i][1])) {
+			return false
+		}
+	}
+	return bytes.Equal(moments.ReplaceAll(a, nil), moments.ReplaceAll(b, nil))
+}
+
+// The oracle forgives a second between two answers, and nothing else.
+func TestSameForgivesOnlyTheMoment(t *testing.T) {
+	reply := func(remaining uint32, until time.Duration, reset, retry, body string) string {
+		data, err := proto.Marshal(&rlsv3.RateLimitResponse{
+			Statuses: []*rlsv3.RateLimitResponse_DescriptorStatus{{LimitRemaining: remaining, DurationUntilReset: durationpb.New(until)}},
+			ResponseHeadersToAdd: []*corev3.HeaderValue{
+				{Key: "x-ratelimit-remaining", Value: strconv.Itoa(int(remaining))}, {Key: "x-ratelimit-reset", Value: reset}, {Key: "retry-after", Value: retry},
+			},
+			RawBody: []byte(body),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hex.EncodeToString(data)
+	}
+	const body = `{"detail":"Try again in 60 seconds.","violated-policies":["a"],"retry_after":60}`
+	first := reply(3, time.Minute, "1800000060", "60", body)
+	for name, c := range map[string]struct {
+		other string
+		same  bool
+	}{
+		"equal":        {first, true},
+		"later":        {reply(3, 59*time.Second, "1800000061", "59", strings.ReplaceAll(body, "60", "59")), true},
+		"much later":   {reply(3, time.Minute, "1800000160", "60", body), false},
+		"other retry":  {reply(3, time.Minute, "1800000060", "soon", body), false},
+		"other count":  {reply(2, time.Minute, "1800000060", "60", body), false},
+		"other window": {reply(3, time.Hour, "1800000060", "60", body), false},
+		"other policy": {reply(3, time.Minute, "1800000060", "60", strings.ReplaceAll(body, `"a"`, `"b"`)), false},
+		"other body":   {reply(3, time.Minute, "1800000060", "60", strings.ReplaceAll(body, "60", "600")), false},
+		"no body":      {reply(3, time.Minute, "1800000060", "60", ""), false},
+		"an error":     {"code 8 busy", false},
+	} {
+		if got := same(first, c.other); got != c.same {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }
 
 // Two servers get the same requests, one by each front: every field of every answer is the same.
