@@ -22,6 +22,8 @@ type Config struct {
 	Envoy     Envoy     `yaml:"envoy"`
 	Log       Log       `yaml:"log"`
 	Metrics   Metrics   `yaml:"metrics"`
+	Statsd    Statsd    `yaml:"statsd"`
+	Tracing   Tracing   `yaml:"tracing"`
 }
 
 // App says what the process calls itself.
@@ -105,6 +107,7 @@ type RateLimit struct {
 	DefaultLimit         int64         `yaml:"default_limit" min:"1" max:"1099511627776" doc:"Limit of checks through the k1s0 API that no rule matches, and of everything while no rules are loaded"`
 	DefaultWindowSeconds int64         `yaml:"default_window_seconds" min:"1" max:"316224000" doc:"Window of that limit, in seconds"`
 	KeyPrefix            string        `yaml:"key_prefix" doc:"First part of every counter's key"`
+	NearLimitRatio       float64       `yaml:"near_limit_ratio" min:"0.000001" max:"1" doc:"Part of a limit above which the statistics of envoyproxy/ratelimit count hits as near it"`
 	IdempotencyTTL       time.Duration `yaml:"idempotency_ttl" min:"1s" max:"24h" doc:"How long a request ID is remembered, so that a retry is charged once"`
 }
 
@@ -239,10 +242,15 @@ type Log struct {
 	HashKeyFile string `yaml:"hash_key_file" doc:"File that holds the key"`
 }
 
-// Metrics bounds the labels.
+// Metrics is what is shown to Prometheus.
 type Metrics struct {
 	MaxValues int `yaml:"max_values" min:"0" max:"100000" doc:"Run-time values per rule that become labels where a rule asks for it; the rest is counted as other"`
 	MaxRules  int `yaml:"max_rules" min:"1" max:"1000000" doc:"Rules that get labels of their own, in the order of their first use; the rest is counted as other"`
+	// Address is a second listener, beside the HTTP port's /metrics.
+	Address         string `yaml:"address" doc:"HOST:PORT of a listener for metrics alone, without TLS, beside the HTTP port's /metrics; empty: none"`
+	Path            string `yaml:"path" doc:"Path of the metrics on metrics.address"`
+	EnvoyproxyNames bool   `yaml:"envoyproxy_names" doc:"Show the statistics of envoyproxy/ratelimit too, on /metrics and metrics.address"`
+	MapperFile      string `yaml:"mapper_file" doc:"Mapping of statsd_exporter that gives those statistics their names and labels; empty: the one that envoyproxy/ratelimit brings"`
 }
 
 // FailureMode is what is answered while the store cannot decide: failure.mode, or else what ratelimit.fail_open says.

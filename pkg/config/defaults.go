@@ -36,7 +36,7 @@ func Defaults() *Config {
 		},
 		TLS:       TLS{HTTP: true, ReloadCheckEvery: 5 * time.Second},
 		Rules:     Rules{Paths: []string{"config/rules"}, DefaultDomain: "k1s0", Debounce: 100 * time.Millisecond},
-		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", IdempotencyTTL: 5 * time.Minute},
+		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", NearLimitRatio: 0.8, IdempotencyTTL: 5 * time.Minute},
 		Memory:    Memory{MaxKeys: 1_000_000},
 		Runtime:   Runtime{GOGC: 400},
 		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, DenyCache: 100_000, Mode: RedisSingle},
@@ -48,6 +48,8 @@ func Defaults() *Config {
 			Breaker:          Breaker{Failures: 5, ProbeInterval: 250 * time.Millisecond},
 		},
 		Log:     Log{Level: "info", Format: LogText, Identifiers: IdentifiersHash},
-		Metrics: Metrics{MaxValues: 100, MaxRules: 10_000},
+		Metrics: Metrics{MaxValues: 100, MaxRules: 10_000, Path: "/metrics"},
+		Statsd:  Statsd{Dialect: DialectStatsd, FlushInterval: 10 * time.Second},
+		Tracing: Tracing{Protocol: TracingHTTP, ServiceName: "weir", SamplingRate: 1},
 	}
 }

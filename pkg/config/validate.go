@@ -42,6 +42,7 @@ func (c *Config) validate() Problems {
 	c.checkDatabase(k)
 	c.checkAuth(k)
 	c.checkSecrets(k)
+	c.checkStatsd(k)
 	return k.problems
 }
 
