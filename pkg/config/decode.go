@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/weirhq/weir/pkg/nearest"
 )
 
 // decoder reads a YAML file into a Config, and remembers where each value and each fault stands.
@@ -145,11 +147,11 @@ func (d *decoder) leaf(node *yaml.Node, v reflect.Value, path string) {
 // unknownKey describes a key that no setting of a section has: the key, and the nearest known one or all there are.
 func unknownKey(section reflect.Type, path, name string) string {
 	known := fieldNames(section)
-	if near := nearest(name, known); near != "" {
+	if near := nearest.Name(name, known); near != "" {
 		return fmt.Sprintf("%q: did you mean %q?", name, near)
 	}
 	for _, s := range settings(Defaults()) {
-		if last := s.path[strings.LastIndexByte(s.path, '.')+1:]; plainName(name) == plainName(last) || name == s.path {
+		if last := s.path[strings.LastIndexByte(s.path, '.')+1:]; nearest.Plain(name) == nearest.Plain(last) || name == s.path {
 			return fmt.Sprintf("%q: did you mean %q, in another section?", name, s.path)
 		}
 	}

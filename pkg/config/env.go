@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weirhq/weir/pkg/nearest"
 )
 
 // EnvFile is the variable that names the configuration file. It is not a setting: the command line reads it.
@@ -39,7 +41,7 @@ func applyEnv(c *Config, environ []string, places map[string]place) Problems {
 }
 
 func unknownVariable(name string, known []string) string {
-	if near := nearest(name, known); near != "" {
+	if near := nearest.Name(name, known); near != "" {
 		return fmt.Sprintf("no setting has this variable: did you mean %s?", near)
 	}
 	return fmt.Sprintf("no setting has this variable: variables that begin with %s are settings, unset or rename it", EnvPrefix)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/weirhq/weir/pkg/nearest"
 )
 
 // maxFileBytes bounds what is read of a configuration file.
@@ -67,7 +69,7 @@ func applyFlags(c *Config, flags map[string]string, places map[string]place) Pro
 		s, ok := byPath[path]
 		if !ok {
 			message := "no such setting"
-			if near := nearest(path, slices.Sorted(maps.Keys(byPath))); near != "" {
+			if near := nearest.Name(path, slices.Sorted(maps.Keys(byPath))); near != "" {
 				message += ": did you mean " + near + "?"
 			}
 			problems = append(problems, newProblem(commandLine, path, message))

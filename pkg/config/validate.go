@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/weirhq/weir/pkg/nearest"
 )
 
 // Validate reports everything that is wrong with settings that were made by hand. The error is Problems. Load has called it.
@@ -56,7 +58,7 @@ func (k *checker) span(s setting) {
 		for _, word := range words {
 			if !slices.Contains(choices, word) {
 				hint := ""
-				if near := nearest(word, choices); near != "" && word != "" {
+				if near := nearest.Name(word, choices); near != "" && word != "" {
 					hint = fmt.Sprintf("; did you mean %s?", near)
 				}
 				k.fault(s.path, "unknown value %q: write %s%s", word, alternatives(choices), hint)
