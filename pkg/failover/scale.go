@@ -42,6 +42,7 @@ func (s *scaledLimits) scaled(limit *ratelimit.Limit, fraction float64) *ratelim
 func scale(limit ratelimit.Limit, fraction float64) ratelimit.Limit {
 	limit.Count = share(limit.Count, fraction)
 	limit.Burst = share(limit.Burst, fraction)
+	limit.Lease = ratelimit.Lease{} // nothing is taken ahead of a local counter
 	// A smaller count may need finer parts of a token than a bucket of this size can hold. A bucket of one always can.
 	for limit.Check() != nil && limit.Burst > 1 {
 		limit.Burst = max(limit.Burst/2, 1)

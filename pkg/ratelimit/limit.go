@@ -69,8 +69,10 @@ type Limit struct {
 	Calendar Calendar       // FixedWindow only
 	Location *time.Location // of the calendar; nil: UTC
 	Kind     Kind
+	Lease    Lease
 
 	token, perMicro int64 // see Rate; set by Check
+	reserve         int64 // of Burst, for leases; set by Check
 }
 
 // Check reports what is wrong with l, and computes what follows from its fields. The error wraps ErrLimit and says what
@@ -115,7 +117,9 @@ func (l *Limit) Check() error {
 		if l.Burst != 0 {
 			return fault("burst has no meaning for %s: leave it out, or use token_bucket", l.Algorithm)
 		}
-		return nil
+	}
+	if err := l.lease(fault); err != nil || l.Algorithm != TokenBucket && l.Algorithm != LeakyBucket {
+		return err
 	}
 	if l.Count == 0 {
 		l.token, l.perMicro = 1, 0
@@ -148,14 +152,15 @@ func (l *Limit) Check() error {
 // for the algorithms that have no bucket, and before Check.
 func (l *Limit) Rate() (token, perMicro int64) { return l.token, l.perMicro }
 
-// Capacity is the most that a key never seen before allows at once.
+// Capacity is the most that a key never seen before allows at once. A bucket with leases allows less than its burst, by what
+// flows in while a lease lasts, so that it allows no more than its burst however late leased hits are spent.
 func (l *Limit) Capacity() int64 {
 	switch l.Algorithm {
 	case TokenBucket, LeakyBucket:
 		if l.Count == 0 {
 			return 0
 		}
-		return l.Burst
+		return l.Burst - l.reserve
 	default:
 		return l.Count
 	}
@@ -203,6 +208,9 @@ func (l *Limit) String() string {
 	}
 	if l.Kind == Quota {
 		text += ", quota"
+	}
+	if l.Lease != (Lease{}) {
+		text += ", " + l.Lease.String()
 	}
 	return text
 }

@@ -26,6 +26,19 @@ func TestLimitCheckRefuses(t *testing.T) {
 		"burst without a bucket":  {Algorithm: ratelimit.SlidingWindow, Count: 1, Burst: 2, Window: time.Second},
 		"log of too many":         {Algorithm: ratelimit.SlidingLog, Count: ratelimit.MaxLogCount + 1, Window: time.Second},
 		"calendar token bucket":   {Algorithm: ratelimit.TokenBucket, Count: 1, Calendar: ratelimit.CalendarMonth},
+		"lease of a log":          {Algorithm: ratelimit.SlidingLog, Count: 100, Window: time.Second, Lease: lease(10, 200*time.Millisecond)},
+		"lease of a queue":        {Algorithm: ratelimit.LeakyBucket, Count: 100, Burst: 100, Window: time.Second, Lease: lease(10, 200*time.Millisecond)},
+		"lease of one":            {Algorithm: ratelimit.FixedWindow, Count: 100, Window: time.Second, Lease: lease(1, 200*time.Millisecond)},
+		"lease without a size":    {Algorithm: ratelimit.FixedWindow, Count: 100, Window: time.Second, Lease: lease(0, 200*time.Millisecond)},
+		"lease of too many":       {Algorithm: ratelimit.FixedWindow, Count: ratelimit.MaxCount, Window: time.Second, Lease: lease(ratelimit.MaxLease+1, 200*time.Millisecond)},
+		"lease above the limit":   {Algorithm: ratelimit.SlidingWindow, Count: 9, Window: time.Second, Lease: lease(10, 200*time.Millisecond)},
+		"lease without an end":    {Algorithm: ratelimit.FixedWindow, Count: 100, Window: time.Second, Lease: lease(10, 0)},
+		"lease too short":         {Algorithm: ratelimit.FixedWindow, Count: 100, Window: time.Second, Lease: lease(10, time.Millisecond)},
+		"lease too long":          {Algorithm: ratelimit.FixedWindow, Count: 100, Window: time.Minute, Lease: lease(10, 6*time.Second)},
+		"lease of nanoseconds":    {Algorithm: ratelimit.FixedWindow, Count: 100, Window: time.Minute, Lease: lease(10, time.Second+1)},
+		"lease beyond the window": {Algorithm: ratelimit.FixedWindow, Count: 100, Window: 100 * time.Millisecond, Lease: lease(10, 200*time.Millisecond)},
+		"lease of a small burst":  {Algorithm: ratelimit.TokenBucket, Count: 100, Burst: 29, Window: time.Second, Lease: lease(10, 200*time.Millisecond)},
+		"lease of an empty limit": {Algorithm: ratelimit.TokenBucket, Count: 0, Window: time.Second, Lease: lease(10, 200*time.Millisecond)},
 		"bucket beyond exactness": {Algorithm: ratelimit.TokenBucket, Count: 1, Burst: ratelimit.MaxCount, Window: 365 * 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,6 +46,29 @@ func TestLimitCheckRefuses(t *testing.T) {
 				t.Errorf("Check() = %v, want an ErrLimit", err)
 			}
 		})
+	}
+}
+
+func lease(most int64, ttl time.Duration) ratelimit.Lease {
+	return ratelimit.Lease{Max: most, TTL: ttl}
+}
+
+// A bucket keeps back what flows in while a lease lasts, rounded up; windows keep nothing back.
+func TestCapacityWithALease(t *testing.T) {
+	for want, limit := range map[int64]ratelimit.Limit{
+		800:  {Algorithm: ratelimit.TokenBucket, Count: 1000, Window: time.Second, Lease: lease(10, 200*time.Millisecond)},
+		99:   {Algorithm: ratelimit.TokenBucket, Count: 100, Window: time.Minute, Lease: lease(10, 200*time.Millisecond)},
+		1999: {Algorithm: ratelimit.TokenBucket, Count: 10, Burst: 2000, Window: time.Second, Lease: lease(100, 10*time.Millisecond)},
+		1000: {Algorithm: ratelimit.FixedWindow, Count: 1000, Window: time.Second, Lease: lease(10, 200*time.Millisecond)},
+		500:  {Algorithm: ratelimit.SlidingWindow, Count: 500, Window: time.Second, Lease: lease(10, time.Second)},
+	} {
+		err := limit.Check()
+		if err != nil || limit.Capacity() != want {
+			t.Errorf("%v holds %d, want %d (%v)", &limit, limit.Capacity(), want, err)
+		}
+		if err := limit.Check(); err != nil || limit.Capacity() != want {
+			t.Errorf("%v, checked again, holds %d, want %d (%v)", &limit, limit.Capacity(), want, err)
+		}
 	}
 }
 
@@ -150,11 +186,14 @@ func TestWindowName(t *testing.T) {
 
 func TestLimitInWords(t *testing.T) {
 	for want, limit := range map[string]ratelimit.Limit{
-		"100 per 1m, token_bucket, burst 150":  {Algorithm: ratelimit.TokenBucket, Count: 100, Burst: 150, Window: time.Minute},
-		"5 per 250ms, fixed_window":            {Algorithm: ratelimit.FixedWindow, Count: 5, Window: 250 * time.Millisecond},
-		"7 per 24h, sliding_log":               {Algorithm: ratelimit.SlidingLog, Count: 7, Window: 24 * time.Hour},
-		"8 per 1m30s, sliding_window":          {Algorithm: ratelimit.SlidingWindow, Count: 8, Window: 90 * time.Second},
-		"1000 per month, fixed_window, quota":  {Algorithm: ratelimit.FixedWindow, Count: 1000, Calendar: ratelimit.CalendarMonth, Kind: ratelimit.Quota},
+		"100 per 1m, token_bucket, burst 150": {Algorithm: ratelimit.TokenBucket, Count: 100, Burst: 150, Window: time.Minute},
+		"5 per 250ms, fixed_window":           {Algorithm: ratelimit.FixedWindow, Count: 5, Window: 250 * time.Millisecond},
+		"7 per 24h, sliding_log":              {Algorithm: ratelimit.SlidingLog, Count: 7, Window: 24 * time.Hour},
+		"8 per 1m30s, sliding_window":         {Algorithm: ratelimit.SlidingWindow, Count: 8, Window: 90 * time.Second},
+		"1000 per month, fixed_window, quota": {Algorithm: ratelimit.FixedWindow, Count: 1000, Calendar: ratelimit.CalendarMonth, Kind: ratelimit.Quota},
+		"100 per 1m, fixed_window, leases of 10 for 200ms": {
+			Algorithm: ratelimit.FixedWindow, Count: 100, Window: time.Minute, Lease: lease(10, 200*time.Millisecond),
+		},
 		"10 per 20m, leaky_bucket, burst 1":    {Algorithm: ratelimit.LeakyBucket, Count: 10, Burst: 1, Window: 20 * time.Minute},
 		"10 per 10h10m, leaky_bucket, burst 1": {Algorithm: ratelimit.LeakyBucket, Count: 10, Burst: 1, Window: 610 * time.Minute},
 	} {

@@ -381,6 +381,9 @@ func (c *compiler) rule(d located, levels []ratelimit.EntryMatch, disabled bool)
 		if d.ID != "" {
 			c.warn(d, "id has no effect without a limit or an action", "remove it, or add limits", "id")
 		}
+		if d.Lease != (ratelimit.Lease{}) {
+			c.fault(d, "lease has no effect without a limit", "remove it, or add a limit", nil, "lease")
+		}
 		if d.OnFailure != ratelimit.FailureDefault {
 			c.warn(d, "on_store_failure has no effect without a limit", "remove it, or add limits", "on_store_failure")
 		}
@@ -426,8 +429,12 @@ func (c *compiler) limits(d located, r *ratelimit.Rule) {
 		c.fault(d, "an action of allow or deny counts nothing, so it has no limits", "remove action, or the limits", nil, "action")
 	case d.RateLimit != nil:
 		c.rateLimit(d, r)
+		if r.Unlimited {
+			c.placeLease(d, r)
+		}
 	default:
 		r.Limits = slices.Clone(d.Limits)
+		c.placeLease(d, r)
 		for i := range r.Limits {
 			c.checkLimit(d, &r.Limits[i], "limits", i)
 		}
@@ -440,6 +447,12 @@ func (c *compiler) checkLimit(d located, l *ratelimit.Limit, at ...any) {
 	err := l.Check()
 	if err == nil {
 		return
+	}
+	if unleased := *l; l.Lease != (ratelimit.Lease{}) {
+		if unleased.Lease = (ratelimit.Lease{}); unleased.Check() == nil {
+			c.checkLease(d, err)
+			return
+		}
 	}
 	field := ""
 	switch {

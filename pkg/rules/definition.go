@@ -39,6 +39,8 @@ type Definition struct {
 	RateLimit *RateLimit
 	Limits    []ratelimit.Limit
 	Action    ratelimit.Action
+	// Lease is that of the definition's one limit, of either form. The zero value is none.
+	Lease ratelimit.Lease
 
 	Descriptors []Definition // the next entry's level
 

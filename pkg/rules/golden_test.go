@@ -99,6 +99,9 @@ func dump(table *Table) string {
 			if l.Calendar != ratelimit.CalendarNone {
 				fmt.Fprintf(&b, " in %v", l.Location)
 			}
+			if l.Lease != (ratelimit.Lease{}) {
+				fmt.Fprintf(&b, " %v", l.Lease)
+			}
 			if l.Name != "" {
 				fmt.Fprintf(&b, " named %s", l.Name)
 			}

@@ -129,7 +129,7 @@ func (d *digest) rule(r *ratelimit.Rule) {
 		if l.Location != nil {
 			d.text(l.Location.String())
 		}
-		d.number(int64(l.Algorithm), l.Count, l.Burst, int64(l.Window), int64(l.Calendar), int64(l.Kind))
+		d.number(int64(l.Algorithm), l.Count, l.Burst, int64(l.Window), int64(l.Calendar), int64(l.Kind), l.Lease.Max, int64(l.Lease.TTL))
 	}
 	d.number(int64(len(r.Replaces)))
 	d.text(r.Replaces...)

@@ -306,6 +306,8 @@ func (p *parser) common(d *Definition, name string, value *yaml.Node) {
 				}
 			}
 		})
+	case "lease":
+		d.Lease = p.lease(value)
 	case "action":
 		d.Action = ratelimit.Action(oneOf(p, value, name, actions))
 	case "priority":

@@ -25,7 +25,8 @@ const (
 // unseen are the faults that a schema cannot see, because they are not in one document's structure.
 var unseen = []string{
 	"bucket_that_cannot_be_counted", "cidr_bad", "cidr_too_many_bits", "domain_twice",
-	"faults_in_several_files", "glob_with_stars_in_a_segment", "id_twice", "key_twice", "metadata_key_twice",
+	"faults_in_several_files", "glob_with_stars_in_a_segment", "id_twice", "key_twice", "lease_above_the_limit",
+	"lease_of_a_small_burst", "lease_ttl_beyond_the_window", "lease_ttl_too_short", "metadata_key_twice",
 	"metadata_not_a_number", "metadata_too_deep", "regex_bad", "regex_repeats_too_often",
 	"regex_too_large", "regex_with_look_ahead", "replaces_itself", "same_domain_in_two_files", "same_place", "same_place_below",
 	"same_place_though_disabled", "same_place_written_otherwise", "timezone_local", "timezone_unknown", "too_deep",
@@ -116,7 +117,7 @@ func TestSchemaHasTheFieldsOfTheFormat(t *testing.T) {
 	}
 	for name, fields := range map[string][]string{
 		"document": domainFields, "descriptor": descriptorFields, "match": matchFields, "rate_limit": rateLimitFields,
-		"limit": limitFields, "rule": ruleFields, "default": defaultFields,
+		"limit": limitFields, "rule": ruleFields, "default": defaultFields, "lease": leaseFields,
 	} {
 		got := slices.Sorted(maps.Keys(definitions[name].Properties))
 		if want := slices.Sorted(slices.Values(fields)); !slices.Equal(got, want) {

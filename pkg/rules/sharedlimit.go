@@ -87,6 +87,7 @@ func (c *compiler) rateLimit(d located, r *ratelimit.Rule) {
 			Algorithm: ratelimit.FixedWindow,
 			Count:     int64(shared.RequestsPerUnit),
 			Window:    time.Duration(multiplier * int64(length)),
+			Lease:     d.Lease,
 		}
 		c.checkLimit(d, &limit, "rate_limit")
 		r.Limits = []ratelimit.Limit{limit}
