@@ -25,6 +25,7 @@ import (
 	"github.com/weirhq/weir/pkg/fastgrpc"
 	"github.com/weirhq/weir/pkg/k1s0"
 	"github.com/weirhq/weir/pkg/respond"
+	"github.com/weirhq/weir/pkg/stats"
 	"github.com/weirhq/weir/pkg/telemetry"
 )
 
@@ -51,6 +52,7 @@ type app struct {
 	config  *config.Config
 	logger  *slog.Logger
 	metrics *telemetry.Metrics
+	stats   *stats.Stats // nil: nobody is shown them
 	cleanup cleanup
 
 	identifiers *telemetry.Identifiers // how the log shows them
@@ -87,6 +89,9 @@ func Run(ctx context.Context, options Options) error {
 	}
 	fronts, err := a.openFronts(ctx, limiter, api)
 	if err != nil {
+		return err
+	}
+	if err := a.serveMetrics(ctx); err != nil {
 		return err
 	}
 	fronts.ready.add("rules", false, rules.Ready)
@@ -134,10 +139,18 @@ func (a *app) setUpTelemetry() error {
 	if a.config.Log.Format == config.LogJSON {
 		a.logger = a.logger.With("service", a.config.App.Name, "version", a.Build.Version, "environment", a.config.App.Environment)
 	}
-	a.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{
+	a.stats = a.newStats()
+	options := telemetry.MetricsOptions{
 		MaxRules: a.config.Metrics.MaxRules, MaxValues: a.config.Metrics.MaxValues,
 		Version: a.Build.Version, Revision: a.Build.Revision, GoVersion: a.Build.Go,
-	})
+	}
+	if a.stats != nil {
+		options.Called = a.called
+	}
+	a.metrics = telemetry.NewMetrics(options)
+	if err := a.showStats(); err != nil {
+		return err
+	}
 	return a.setUpIdentifiers()
 }
 

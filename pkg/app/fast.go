@@ -73,6 +73,7 @@ func (a *app) fastOptions() fastgrpc.Options {
 			method := metrics[path]
 			for i := range calls {
 				method.Ended(calls[i].Code, elapsed)
+				a.called(path, calls[i].Code, elapsed)
 			}
 		},
 		Panicked: func(value any, stack []byte) { a.panicked("fast", value, stack) },

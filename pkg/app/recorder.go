@@ -30,6 +30,9 @@ func (a *app) setUpIdentifiers() error {
 // debug each is logged; below that level a decision costs no line and no test for one.
 func (a *app) recorder() engine.Recorder {
 	all := recorders{counted{a.metrics}}
+	if a.stats != nil {
+		all = append(all, a.stats)
+	}
 	if a.logger.Enabled(context.Background(), slog.LevelDebug) {
 		all = append(all, logged{a.logger, a.identifiers})
 	}

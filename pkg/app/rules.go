@@ -19,7 +19,7 @@ func (a *app) newRules(limiter *engine.Limiter) (*ruleset.Set, error) {
 		Debounce: settings.Debounce,
 		Default:  a.defaultLimit(),
 		Install:  limiter.SetTable,
-		Observer: a.metrics,
+		Observer: a.rulesObserver(),
 		Logger:   a.logger.With("component", "rules"),
 	})
 	if err != nil {

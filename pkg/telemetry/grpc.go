@@ -96,8 +96,13 @@ func (m *Metrics) UnaryInterceptor(logger *slog.Logger) grpc.UnaryServerIntercep
 			if value := recover(); value != nil {
 				reply, err = nil, m.caught(ctx, logger, info.FullMethod, value)
 			}
-			method.duration.Observe(time.Since(start).Seconds())
-			method.ended(err)
+			elapsed := time.Since(start)
+			method.duration.Observe(elapsed.Seconds())
+			code := status.Code(err)
+			method.count(code)
+			if m.called != nil {
+				m.called(info.FullMethod, code, elapsed)
+			}
 		}()
 		return handler(ctx, request)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/codes"
 )
 
 const namespace = "weir"
@@ -25,6 +26,8 @@ type MetricsOptions struct {
 	// MaxValues is how many run-time values of one rule get labels of their own, where a rule asks for them; the others
 	// share the value "other". 0: none do.
 	MaxValues int
+	// Called, if not nil, is told of each unary gRPC call that the interceptor sees, when it has ended.
+	Called func(method string, code codes.Code, elapsed time.Duration)
 	// Version, Revision and GoVersion are the labels of weir_build_info.
 	Version, Revision, GoVersion string
 }
@@ -32,6 +35,7 @@ type MetricsOptions struct {
 // Metrics are the metrics of one process, in a registry of their own. All methods are safe for concurrent use.
 type Metrics struct {
 	registry  *prometheus.Registry
+	called    func(method string, code codes.Code, elapsed time.Duration)
 	decisions *decisions
 	store     storeMetrics
 	breaker   breakerMetrics
@@ -50,6 +54,7 @@ func NewMetrics(options MetricsOptions) *Metrics {
 	registry := prometheus.NewRegistry()
 	m := &Metrics{
 		registry:  registry,
+		called:    options.Called,
 		decisions: newDecisions(options.MaxRules, options.MaxValues),
 		store:     newStoreMetrics(registry),
 		breaker:   newBreakerMetrics(registry),
