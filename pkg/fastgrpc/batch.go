@@ -42,7 +42,7 @@ func (b *batch) add(s *stream, request []byte) {
 		b.calls = append(b.calls, Call{})
 	}
 	call := &b.calls[len(b.calls)-1]
-	call.Request, call.Reply, call.Code, call.Message = request, call.Reply[:0], codes.OK, ""
+	call.Request, call.Header, call.Reply, call.Code, call.Message = request, s.kept, call.Reply[:0], codes.OK, ""
 }
 
 // release gives the memory back.
@@ -51,7 +51,7 @@ func (b *batch) release() {
 		putBuffer(b.buf)
 	}
 	for i := range b.calls {
-		b.calls[i].Request, b.calls[i].Message = nil, ""
+		b.calls[i].Request, b.calls[i].Header, b.calls[i].Message = nil, "", ""
 		if cap(b.calls[i].Reply) > keptReplies {
 			b.calls[i].Reply = nil
 		}

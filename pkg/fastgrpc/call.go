@@ -10,6 +10,8 @@ import (
 type Call struct {
 	// Request is the serialized message. It is valid until the handler returns.
 	Request []byte
+	// Header is the value of the field Options.KeepHeader, empty if the request has none.
+	Header string
 	// Reply is what the serialized answer is appended to. It is sent if Code is OK.
 	Reply []byte
 	// Code is codes.OK when the handler is called.

@@ -22,6 +22,8 @@ const (
 type head struct {
 	path, method, contentType, encoding string
 
+	kept string // the value of Options.KeepHeader
+
 	timeout       time.Duration // 0: none
 	contentLength int64         // -1: none
 
@@ -175,6 +177,9 @@ func (c *conn) field(f hpack.HeaderField) {
 	if h.size > c.server.options.MaxHeaderListBytes {
 		c.decoder.SetEmitEnabled(false) // a small block can stand for a huge list
 		return
+	}
+	if keep := c.server.options.KeepHeader; keep != "" && f.Name == keep {
+		h.kept = f.Value
 	}
 	h.add(f.Name, f.Value)
 }

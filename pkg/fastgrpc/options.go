@@ -19,6 +19,8 @@ type Options struct {
 	MaxMessageBytes int
 	// MaxHeaderListBytes is the size of a request's header, as RFC 9113 counts it. Defaults to 16 KiB.
 	MaxHeaderListBytes uint32
+	// KeepHeader names a field of the request's header that handlers want to know, in lower case. Empty: none.
+	KeepHeader string
 	// HandlerTimeout is the deadline of calls that bring none or a later one. Defaults to 10 s.
 	HandlerTimeout time.Duration
 	// HandshakeTimeout is the time to begin: TLS, preface and first settings. Defaults to 10 s.

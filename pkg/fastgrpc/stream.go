@@ -18,7 +18,8 @@ type stream struct {
 	id      uint32
 	method  *Method // nil: not a gRPC call
 	timeout time.Duration
-	encoded bool // grpc-encoding is not identity
+	encoded bool   // grpc-encoding is not identity
+	kept    string // the value of Options.KeepHeader
 	opened  int64
 
 	data     []byte // the message so far, with its prefix, if it came in several frames
@@ -43,7 +44,7 @@ func (c *conn) open(id uint32, h *head) {
 	*s = stream{
 		id: id, timeout: h.timeout, opened: c.server.tick.Load(), length: h.contentLength,
 		window: c.peerWindow, granted: c.server.window(), ended: c.block.end, data: s.data[:0],
-		encoded: h.encoding != "" && h.encoding != "identity",
+		encoded: h.encoding != "" && h.encoding != "identity", kept: h.kept,
 	}
 	c.streams[id] = s
 	if h.size > c.server.options.MaxHeaderListBytes {
