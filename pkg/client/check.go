@@ -25,7 +25,8 @@ type Check struct {
 	// RuleID names a rule; Subject is the identifier that a wildcard rule is applied to.
 	RuleID, Subject string
 
-	// Domain and Descriptors, as Envoy sends them. Of a descriptor the entries alone count.
+	// Domain and Descriptors, as Envoy sends them. A descriptor's Limit takes the place of the matching rule's, and counts where no
+	// rule does.
 	Domain      string
 	Descriptors []ratelimit.Descriptor
 

@@ -213,7 +213,7 @@ func TestCheckIsSentWhole(t *testing.T) {
 		"scope":       {client.Check{Scope: "user", Identifier: "ann", Window: time.Minute}, &ratelimitv1.CheckRateLimitRequest{Scope: "user", Identifier: "ann", WindowSecs: 60, Cost: &one}},
 		"rule":        {client.Check{RuleID: "r", Subject: "ann", Cost: -2, RequestID: "id"}, &ratelimitv1.CheckRateLimitRequest{RuleId: "r", Subject: "ann", Cost: &back, RequestId: "id"}},
 		"peek":        {client.Check{Scope: "user", Identifier: "a\xffb", Peek: true}, &ratelimitv1.CheckRateLimitRequest{Scope: "user", Identifier: "a\uFFFDb", Cost: &zero, Peek: true}},
-		"descriptors": {client.Check{Domain: "edge", Descriptors: []ratelimit.Descriptor{{Entries: []ratelimit.Entry{{Key: "k", Value: "v\xff"}}, HasCost: true}, {}}}, &ratelimitv1.CheckRateLimitRequest{Domain: "edge", Cost: &one, Descriptors: []*ratelimitv1.Descriptor{{Entries: []*ratelimitv1.Entry{{Key: "k", Value: "v\uFFFD"}}, Cost: &zero}, {}}}},
+		"descriptors": {client.Check{Domain: "edge", Descriptors: []ratelimit.Descriptor{{Entries: []ratelimit.Entry{{Key: "k", Value: "v\xff"}}, HasCost: true}, {Limit: &ratelimit.Limit{Name: "own", Algorithm: ratelimit.FixedWindow, Count: 5, Calendar: ratelimit.CalendarMonth, Kind: ratelimit.Quota}}}}, &ratelimitv1.CheckRateLimitRequest{Domain: "edge", Cost: &one, Descriptors: []*ratelimitv1.Descriptor{{Entries: []*ratelimitv1.Entry{{Key: "k", Value: "v\uFFFD"}}, Cost: &zero}, {Limit: &ratelimitv1.RuleLimit{Name: "own", Algorithm: "fixed_window", Limit: 5, WindowMs: 2_592_000_000, Kind: "quota", Calendar: "month"}}}}},
 	} {
 		if _, err := c.Check(t.Context(), test.check); err != nil || !proto.Equal(got, test.want) {
 			t.Errorf("%s: sent %v, %v; want %v", name, got, err, test.want)
@@ -223,6 +223,7 @@ func TestCheckIsSentWhole(t *testing.T) {
 		{Scope: "user", Window: time.Millisecond},
 		{Scope: "user", Window: -time.Second},
 		{Domain: "edge", Descriptors: []ratelimit.Descriptor{{Limit: &ratelimit.Limit{}}}},
+		{Domain: "edge", Descriptors: []ratelimit.Descriptor{{Limit: &ratelimit.Limit{Algorithm: ratelimit.FixedWindow, Count: 1, Window: 1500 * time.Microsecond}}}},
 	} {
 		if _, err := c.Check(t.Context(), check); !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("%+v: got %v, want ErrInvalid", check, err)

@@ -50,9 +50,6 @@ func checkRequest(check *Check) (*ratelimitv1.CheckRateLimitRequest, error) {
 	}
 	for i := range check.Descriptors {
 		d := &check.Descriptors[i]
-		if d.Limit != nil {
-			return nil, fmt.Errorf("%w: descriptor %d brings a limit, which this API has no place for", ErrInvalid, i)
-		}
 		descriptor := &ratelimitv1.Descriptor{Entries: make([]*ratelimitv1.Entry, len(d.Entries))}
 		for j, entry := range d.Entries {
 			descriptor.Entries[j] = &ratelimitv1.Entry{Key: valid(entry.Key), Value: valid(entry.Value)}
@@ -60,9 +57,30 @@ func checkRequest(check *Check) (*ratelimitv1.CheckRateLimitRequest, error) {
 		if d.HasCost {
 			descriptor.Cost = &d.Cost
 		}
+		if d.Limit != nil {
+			limit := *d.Limit
+			if err := limit.Check(); err != nil {
+				return nil, fmt.Errorf("%w: descriptor %d: %w", ErrInvalid, i, err)
+			}
+			if limit.Location != nil && limit.Location != time.UTC || limit.Window%time.Millisecond != 0 {
+				return nil, fmt.Errorf("%w: descriptor %d: a limit's window is whole milliseconds, or follows the calendar in UTC", ErrInvalid, i)
+			}
+			descriptor.Limit = limitMessage(&limit)
+		}
 		request.Descriptors[i] = descriptor
 	}
 	return request, nil
+}
+
+// limitMessage is a checked limit as it is sent.
+func limitMessage(l *ratelimit.Limit) *ratelimitv1.RuleLimit {
+	message := &ratelimitv1.RuleLimit{
+		Name: valid(l.Name), Algorithm: l.Algorithm.String(), Limit: l.Count, WindowMs: l.Window.Milliseconds(), Burst: l.Burst, Kind: l.Kind.String(),
+	}
+	if l.Calendar != ratelimit.CalendarNone {
+		message.Calendar = l.WindowName()
+	}
+	return message
 }
 
 // valid makes text what a protobuf string must be. A client that sends other bytes must not make its check fail, since

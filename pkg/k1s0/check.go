@@ -39,6 +39,7 @@ type Decision struct {
 	Results                      []Result
 
 	shown respond.Decision
+	at    time.Time // when it was decided, by which the times that clients are told are reckoned
 }
 
 // Result is what one limit says.
@@ -131,7 +132,7 @@ func (s *Service) answer(request *ratelimit.Request, decision *engine.Decision) 
 	if decision.At != 0 {
 		now = time.UnixMicro(decision.At) // a repetition is told what was told first
 	}
-	answer := &Decision{Allowed: true, Degraded: decision.Degraded}
+	answer := &Decision{Allowed: true, Degraded: decision.Degraded, at: now}
 	var known bool // whether the counters are
 	for i := range decision.Statuses {
 		status := &decision.Statuses[i]

@@ -168,6 +168,7 @@ func TestContract(t *testing.T) {
 	expect(200, "", send(s, "POST", "/check", "", `{"scope":"user","identifier":"free-1"}`))
 	expect(200, "", send(s, "POST", "/check", "", `{"rule_id":"`+fileRuleID+`","cost":4}`))
 	expect(200, "", send(s, "POST", "/check", "", `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"ann"}],"cost":1},{"entries":[{"key":"path","value":"/"}]}]}`))
+	expect(200, "", send(s, "POST", "/check", "", `{"domain":"kong","descriptors":[{"entries":[{"key":"ip","value":"a"}],"limit":{"limit":1,"calendar":"month","algorithm":"fixed_window","kind":"quota","name":"own"}}]}`))
 	created := expect(201, "", send(s, "POST", "/rules", "operator", validRule))
 	var rule struct{ ID, Name string }
 	if err := json.Unmarshal([]byte(created.body), &rule); err != nil || created.header.Get("Location") != Root+"/rules/"+rule.ID {

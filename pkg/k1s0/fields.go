@@ -130,6 +130,23 @@ func (f *fields) list(name string, longest int, read func(*fields)) {
 	}
 }
 
+// child reads an object, if it is there.
+func (f *fields) child(name string, read func(*fields)) {
+	value := f.take(name)
+	if value == nil {
+		return
+	}
+	members, ok := value.(object)
+	if !ok {
+		f.fault(name, "must be an object")
+		return
+	}
+	inner := &fields{object: members, path: f.path + name + "."}
+	read(inner)
+	inner.rest()
+	f.faults = append(f.faults, inner.faults...)
+}
+
 // maxUnknown bounds how many unknown members are named.
 const maxUnknown = 20
 
@@ -148,11 +165,14 @@ func (f *fields) rest() {
 }
 
 // join adds the faulty fields of err, if it has any, to those that are known: of a field, the first fault is told.
-func join(known faults, err error) error {
-	for _, field := range asFaults(err) {
-		if !slices.ContainsFunc(known, func(k Field) bool { return k.Name == field.Name }) {
-			known = append(known, field)
+func join(known faults, err error) error { return known.with(asFaults(err)).err() }
+
+// with adds the faults of fields that have none yet.
+func (f faults) with(more faults) faults {
+	for _, field := range more {
+		if !slices.ContainsFunc(f, func(k Field) bool { return k.Name == field.Name }) {
+			f = append(f, field)
 		}
 	}
-	return known.err()
+	return f
 }

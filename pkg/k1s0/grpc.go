@@ -83,12 +83,25 @@ func (g grpcServer) CheckRateLimit(ctx context.Context, request *pb.CheckRateLim
 	if request.Cost != nil {
 		check.Cost = request.GetCost()
 	}
-	for _, sent := range request.GetDescriptors() {
+	var f faults
+	for i, sent := range request.GetDescriptors() {
+		if i > maxDescriptors {
+			break // that is one too many already
+		}
 		descriptor := ratelimit.Descriptor{Cost: sent.GetCost(), HasCost: sent.Cost != nil}
+		if limit := sent.GetLimit(); limit != nil {
+			descriptor.Limit = f.override(index("descriptors", i)+".limit", sentLimit{
+				name: limit.GetName(), algorithm: limit.GetAlgorithm(), kind: limit.GetKind(), calendar: limit.GetCalendar(),
+				count: limit.GetLimit(), burst: limit.GetBurst(), windowMS: limit.GetWindowMs(),
+			})
+		}
 		for _, entry := range sent.GetEntries() {
 			descriptor.Entries = append(descriptor.Entries, ratelimit.Entry{Key: entry.GetKey(), Value: entry.GetValue()})
 		}
 		check.Descriptors = append(check.Descriptors, descriptor)
+	}
+	if len(f) > 0 {
+		return nil, join(f, g.service.validateCheck(&check))
 	}
 	decision, err := g.service.Check(ctx, check)
 	if err != nil {

@@ -57,6 +57,9 @@ func TestFaultyBodies(t *testing.T) {
 		"object for list":  {`{"domain":"d","descriptors":{}}`, "descriptors must be a list"},
 		"number in list":   {`{"domain":"d","descriptors":[1]}`, "descriptors[0] must be an object"},
 		"unknown, deeper":  {`{"domain":"d","descriptors":[{"entries":[{"key":"a","valeu":"b"}]}]}`, "descriptors[0].entries[0].valeu is unknown"},
+		"text for object":  {`{"domain":"d","descriptors":[{"entries":[{"key":"a"}],"limit":"5/m"}]}`, "descriptors[0].limit must be an object"},
+		"no limit in it":   {`{"domain":"d","descriptors":[{"entries":[{"key":"a"}],"limit":{"window_ms":1}}]}`, "descriptors[0].limit.limit is required"},
+		"no window in it":  {`{"domain":"d","descriptors":[{"entries":[{"key":"a"}],"limit":{"limit":1}}]}`, "descriptors[0].limit.window_ms must be from 1"},
 		"list of many":     {`{"domain":"d","descriptors":[` + strings.Repeat(`{},`, maxDescriptors) + `{}]}`, "descriptors must be at most 100"},
 	} {
 		t.Run(name, func(t *testing.T) {

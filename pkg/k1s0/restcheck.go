@@ -2,6 +2,7 @@ package k1s0
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/weirhq/weir/pkg/ratelimit"
 	"github.com/weirhq/weir/pkg/respond"
@@ -48,7 +49,7 @@ func (s *Service) restCheck(c *call) error {
 	if err != nil {
 		return err
 	}
-	for _, header := range s.Headers.Append(make([]respond.Header, 0, 8), &decision.shown, s.Now()) {
+	for _, header := range s.Headers.Append(make([]respond.Header, 0, 8), &decision.shown, decision.at) {
 		c.header().Set(header.Name, header.Value)
 	}
 	answer := checkBody{
@@ -77,9 +78,28 @@ func readCheck(f *fields) Check {
 			descriptor.Entries = append(descriptor.Entries, ratelimit.Entry{Key: f.text("key"), Value: f.text("value")})
 		})
 		descriptor.Cost, descriptor.HasCost = f.integer("cost")
+		f.child("limit", func(f *fields) { descriptor.Limit = readLimit(f) })
 		check.Descriptors = append(check.Descriptors, descriptor)
 	})
 	return check
+}
+
+// readLimit reads a limit that a descriptor brings along. It is nil if there is a fault.
+func readLimit(f *fields) *ratelimit.Limit {
+	sent := sentLimit{name: f.text("name"), algorithm: f.text("algorithm"), kind: f.text("kind"), calendar: f.text("calendar")}
+	var present bool
+	if sent.count, present = f.integer("limit"); !present && f.object["limit"] == nil {
+		f.fault("limit", "is required")
+	}
+	sent.burst, _ = f.integer("burst")
+	sent.windowMS, _ = f.integer("window_ms")
+	var found faults
+	limit := found.override(strings.TrimSuffix(f.path, "."), sent)
+	f.faults = f.faults.with(found)
+	if len(f.faults) > 0 {
+		return nil
+	}
+	return limit
 }
 
 func resultBodies(results []Result) []resultBody {

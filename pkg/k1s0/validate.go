@@ -142,6 +142,9 @@ func (f *faults) descriptors(descriptors []ratelimit.Descriptor) {
 		if descriptors[i].HasCost {
 			f.cost(index("descriptors", i)+".cost", descriptors[i].Cost)
 		}
+		if limit := descriptors[i].Limit; limit != nil {
+			f.limit(index("descriptors", i)+".limit.", *limit)
+		}
 	}
 }
 
@@ -159,20 +162,13 @@ func validateRule(in *RuleInput) error {
 	if in.Algorithm == "" {
 		in.Algorithm = ratelimit.TokenBucket.String()
 	}
-	algorithm, err := ratelimit.ParseAlgorithm(in.Algorithm)
-	if err != nil {
-		names := make([]string, 0, len(ratelimit.Algorithms()))
-		for _, known := range ratelimit.Algorithms() {
-			names = append(names, known.String())
-		}
-		f.add("algorithm", "must be one of: %s", strings.Join(names, ", "))
-	}
+	algorithm := f.algorithm("algorithm", in.Algorithm)
 	if in.Burst < 0 || in.Burst > ratelimit.MaxCount {
 		f.add("burst", "must be from 0 to %d", int64(ratelimit.MaxCount))
 		sound = false
 	}
-	if sound && err == nil {
-		f.limit(ratelimit.Limit{Algorithm: algorithm, Count: in.Limit, Burst: in.Burst, Window: time.Duration(in.WindowSeconds) * time.Second})
+	if sound && algorithm != 0 {
+		f.limit("", ratelimit.Limit{Algorithm: algorithm, Count: in.Limit, Burst: in.Burst, Window: time.Duration(in.WindowSeconds) * time.Second})
 	}
 	if in.Name == "" && len(f) == 0 {
 		in.Name = defaultName(in.Scope, in.Pattern)
@@ -193,11 +189,26 @@ func (f *faults) between(name string, n, highest int64) bool {
 	return false
 }
 
-// limit checks what goes together. Each number is in its range already, so it is the burst or the algorithm that is wrong.
-func (f *faults) limit(limit ratelimit.Limit) {
-	field := "algorithm"
+// algorithm reads an algorithm's name; it returns 0 for none that is known.
+func (f *faults) algorithm(name, value string) ratelimit.Algorithm {
+	algorithm, err := ratelimit.ParseAlgorithm(value)
+	if err == nil {
+		return algorithm
+	}
+	names := make([]string, 0, len(ratelimit.Algorithms()))
+	for _, known := range ratelimit.Algorithms() {
+		names = append(names, known.String())
+	}
+	f.add(name, "must be one of: %s", strings.Join(names, ", "))
+	return 0
+}
+
+// limit checks what goes together in the fields that begin with path. Each number is in its range already, so it is the burst or
+// the algorithm that is wrong.
+func (f *faults) limit(path string, limit ratelimit.Limit) {
+	field := path + "algorithm"
 	if limit.Burst != 0 {
-		field = "burst"
+		field = path + "burst"
 	}
 	if err := limit.Check(); err != nil {
 		f.add(field, "does not fit: %s", strings.TrimPrefix(err.Error(), ratelimit.ErrLimit.Error()+": "))

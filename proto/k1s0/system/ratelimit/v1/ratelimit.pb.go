@@ -728,15 +728,20 @@ func (x *RateLimitRule) GetConflict() string {
 	return ""
 }
 
-// RuleLimit is one limit of a rule.
+// RuleLimit is one limit of a rule, or one that a descriptor brings along.
 type RuleLimit struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Algorithm string                 `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
-	Limit     int64                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	WindowMs  int64                  `protobuf:"varint,4,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"`
-	Burst     int64                  `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
-	// "protection", or "quota" for a budget.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For people.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of a descriptor's limit: empty is token_bucket.
+	Algorithm string `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	// 0 denies everything.
+	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// At least 1, unless there is a calendar.
+	WindowMs int64 `protobuf:"varint,4,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"`
+	// Of a bucket; 0: its algorithm's default.
+	Burst int64 `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
+	// "protection", or "quota" for a budget. Of a descriptor's limit: empty is protection.
 	Kind string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
 	// "month" or "year" for a window of the calendar, else empty.
 	Calendar      string `protobuf:"bytes,7,opt,name=calendar,proto3" json:"calendar,omitempty"`
