@@ -95,10 +95,11 @@ func (t *TLS) Enabled() bool { return t.CertFile != "" }
 
 // Rules is where rules come from.
 type Rules struct {
-	Paths         []string      `yaml:"paths" doc:"Rule files and folders, relative to the working directory"`
+	Paths         []string      `yaml:"paths" doc:"Rule files and folders, relative to the working directory; with rules.xds.server the default is none"`
 	MergeDomains  bool          `yaml:"merge_domains" doc:"Allow one domain in several files"`
 	DefaultDomain string        `yaml:"default_domain" doc:"Domain of rules that name none, and of checks through the k1s0 API"`
 	Debounce      time.Duration `yaml:"debounce" min:"1ms" max:"1m" doc:"How long to gather changes of the files before they are loaded"`
+	XDS           XDS           `yaml:"xds"`
 }
 
 // RateLimit is how requests are counted.

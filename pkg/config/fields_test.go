@@ -99,7 +99,7 @@ func TestMarkdown(t *testing.T) {
 	for _, want := range []string{
 		"| `server.port` | `8080` | `WEIR_SERVER_PORT` | HTTP port: health, metrics, API; 0 takes a free one (0 to 65535) |",
 		"| `redis.password` |  | `WEIR_REDIS_PASSWORD` | Password; beats the one in the URL |",
-		"| `rules.paths` | `config/rules` | `WEIR_RULES_PATHS` | Rule files and folders, relative to the working directory |",
+		"| `rules.paths` | `config/rules` | `WEIR_RULES_PATHS` | Rule files and folders, relative to the working directory; with rules.xds.server the default is none |",
 		"| `log.format` | `text` | `WEIR_LOG_FORMAT` | Form of a line (text or json) |",
 	} {
 		if !slices.Contains(lines, want) {

@@ -42,6 +42,9 @@ func Load(source Source) (*Config, error) {
 	}
 	problems = append(problems, applyEnv(c, source.Environ, places)...)
 	problems = append(problems, applyFlags(c, source.Flags, places)...)
+	if _, written := places["rules.paths"]; c.Rules.XDS.Enabled() && !written {
+		c.Rules.Paths = nil // the default is for who has no other rules
+	}
 	c.complete()
 	unread := problems // whose settings keep a value that nobody wrote
 	for _, problem := range c.validate() {

@@ -45,6 +45,7 @@ func (c *Config) validate() Problems {
 	c.checkAuth(k)
 	c.checkSecrets(k)
 	c.checkStatsd(k)
+	c.checkXDS(k)
 	return k.problems
 }
 
@@ -190,8 +191,8 @@ func (k *checker) unused(c *Config, section, advice string, except ...string) {
 }
 
 func (c *Config) checkRules(k *checker) {
-	if len(c.Rules.Paths) == 0 {
-		k.fault("rules.paths", "is empty: name the files or folders that hold rules, such as config/rules")
+	if len(c.Rules.Paths) == 0 && !c.Rules.XDS.Enabled() {
+		k.fault("rules.paths", "is empty: name the files or folders that hold rules, such as config/rules, or a control plane in rules.xds.server")
 	}
 	if slices.Contains(c.Rules.Paths, "") {
 		k.fault("rules.paths", "has an empty path: remove it, or write . for the working directory")
