@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -81,6 +82,11 @@ func server(s *Service) grpcServer { return grpcServer{s} }
 func (s grpcServer) shouldRateLimit(ctx context.Context, in *request) (*reply, error) {
 	data := replies.Get(0)
 	calls := [1]Call{{Reply: (*data)[:0]}}
+	if s.options.Tracer != nil {
+		if values := metadata.ValueFromIncomingContext(ctx, TraceHeader); len(values) > 0 {
+			calls[0].Traceparent = values[0]
+		}
+	}
 	if in.buffer != nil {
 		calls[0].Request = in.buffer.ReadOnlyData()
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/codes"
 
 	"github.com/weirhq/weir/pkg/engine"
@@ -27,6 +28,8 @@ type Options struct {
 	Status int
 	// Metadata sends dynamic_metadata, see appendMetadata for what it holds.
 	Metadata bool
+	// Tracer makes a span for each call whose trace is recorded. nil: none, at no cost.
+	Tracer trace.Tracer
 	// Panicked is told about every panic, each of which is one call that failed with codes.Internal. nil: nobody is.
 	Panicked func(value any, stack []byte)
 	// Now is the time of day for headers that show one. Defaults to time.Now.
@@ -60,6 +63,8 @@ func New(limiter *engine.Limiter, options Options) *Service {
 type Call struct {
 	// Request is a serialized RateLimitRequest. It must not change until Serve has returned, and is not needed afterwards.
 	Request []byte
+	// Traceparent is the W3C trace context that the caller sent, empty if none. It counts where there is a Tracer.
+	Traceparent string
 	// Reply is what the serialized RateLimitResponse is appended to; unchanged unless Code is OK.
 	Reply []byte
 	// Code is OK, or InvalidArgument for a request that cannot be read or has no domain or no descriptors, or Internal for a
@@ -106,8 +111,21 @@ func (w *work) reset() {
 // A panic fails only the call that causes it. One that comes while the calls are decided together has each of them decided
 // alone, and may have charged the others twice: too much rather than too little.
 func (s *Service) Serve(ctx context.Context, calls []Call) {
+	if s.options.Tracer != nil {
+		s.serveTraced(ctx, calls)
+		return
+	}
+	s.answer(ctx, calls, nil)
+}
+
+// answer answers calls. recorded, if not nil, is told what was decided.
+func (s *Service) answer(ctx context.Context, calls []Call, recorded *spans) {
 	w := s.pool.Get().(*work) //nolint:forcetypeassert // the pool holds nothing else
+	w.batch.Timed = recorded != nil
 	if s.serve(ctx, calls, w) {
+		if recorded != nil {
+			recorded.decided(ctx, w)
+		}
 		w.reset()
 		s.pool.Put(w)
 		return
@@ -115,7 +133,7 @@ func (s *Service) Serve(ctx context.Context, calls []Call) {
 	// What the panic left in w, nobody knows: it is dropped.
 	if len(w.calls) > 1 {
 		for _, at := range w.calls {
-			s.Serve(ctx, calls[at:at+1])
+			s.answer(ctx, calls[at:at+1], nil)
 		}
 	}
 }

@@ -52,7 +52,8 @@ type app struct {
 	config  *config.Config
 	logger  *slog.Logger
 	metrics *telemetry.Metrics
-	stats   *stats.Stats // nil: nobody is shown them
+	stats   *stats.Stats       // nil: nobody is shown them
+	tracing *telemetry.Tracing // nil: off
 	cleanup cleanup
 
 	identifiers *telemetry.Identifiers // how the log shows them
@@ -138,6 +139,9 @@ func (a *app) setUpTelemetry() error {
 	a.logger = telemetry.NewLogger(a.Log, telemetry.LogOptions{Level: level, JSON: a.config.Log.Format == config.LogJSON})
 	if a.config.Log.Format == config.LogJSON {
 		a.logger = a.logger.With("service", a.config.App.Name, "version", a.Build.Version, "environment", a.config.App.Environment)
+	}
+	if err := a.setUpTracing(); err != nil {
+		return err
 	}
 	a.stats = a.newStats()
 	options := telemetry.MetricsOptions{
@@ -243,6 +247,7 @@ func (a *app) envoyService(limiter *engine.Limiter) (*envoy.Service, error) {
 	options := envoy.Options{
 		Problem:  a.config.Envoy.ProblemJSON,
 		Metadata: a.config.Envoy.DynamicMetadata,
+		Tracer:   a.tracer(),
 		Panicked: func(value any, stack []byte) { a.panicked("envoy", value, stack) },
 	}
 	if len(a.config.Envoy.ResponseHeaders) > 0 {

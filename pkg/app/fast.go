@@ -69,6 +69,7 @@ func (a *app) fastOptions() fastgrpc.Options {
 		MaxConnectionIdle:     shared.MaxConnectionIdle,
 		MaxConnectionAge:      shared.MaxConnectionAge,
 		MaxConnectionAgeGrace: shared.MaxConnectionAgeGrace,
+		KeepHeader:            a.traceHeader(),
 		Answered: func(path string, calls []fastgrpc.Call, elapsed time.Duration) {
 			method := metrics[path]
 			for i := range calls {
@@ -87,7 +88,7 @@ func rateLimits(service *envoy.Service) fastgrpc.Handler {
 		kept := pool.Get().(*[]envoy.Call) //nolint:forcetypeassert // the pool holds nothing else
 		batch := (*kept)[:0]
 		for i := range calls {
-			batch = append(batch, envoy.Call{Request: calls[i].Request, Reply: calls[i].Reply})
+			batch = append(batch, envoy.Call{Request: calls[i].Request, Traceparent: calls[i].Header, Reply: calls[i].Reply})
 		}
 		service.Serve(ctx, batch)
 		for i := range batch {

@@ -35,7 +35,7 @@ func (a *app) newGRPC(transport credentials.TransportCredentials, service *envoy
 	if transport != nil {
 		options = append(options, grpc.Creds(transport))
 	}
-	server := grpc.NewServer(options...)
+	server := grpc.NewServer(a.traceGRPC(options)...)
 	envoy.Register(server, service)
 	k1s0.Register(server, api)
 	healthpb.RegisterHealthServer(server, checks)

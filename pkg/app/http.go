@@ -32,7 +32,7 @@ func (a *app) newHTTP(ready http.Handler, api *k1s0.Service) *http.Server {
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return &http.Server{
-		Handler:           loopbackOnly("/debug/", limitBody(int64(settings.HTTP.MaxBodyBytes), a.metrics.HTTP("server", a.logger, cleanOnly(mux, api.NotFound())))),
+		Handler:           loopbackOnly("/debug/", limitBody(int64(settings.HTTP.MaxBodyBytes), a.traceHTTP(a.metrics.HTTP("server", a.logger, cleanOnly(mux, api.NotFound()))))),
 		ReadHeaderTimeout: settings.HTTP.ReadHeaderTimeout,
 		ReadTimeout:       settings.HTTP.ReadTimeout,
 		WriteTimeout:      settings.HTTP.WriteTimeout,

@@ -14,6 +14,9 @@ type Batch struct {
 	Requests []ratelimit.Request
 	// Peek asks what would be, for all requests: every cost is 0, IDs are ignored, and the Recorder is not told.
 	Peek bool
+	// Timed asks for StoreBegan and StoreEnded: when the store was asked, and when it had answered. Both are 0 if it was not.
+	Timed                  bool
+	StoreBegan, StoreEnded time.Time
 	// Decisions has one element per request after Decide. It is overwritten by the next Decide and gone after Reset.
 	Decisions []Decision
 
@@ -100,7 +103,7 @@ const (
 func (b *Batch) Reset() {
 	b.Requests = emptied(b.Requests, keepElements)
 	b.Decisions = emptied(b.Decisions, keepElements)
-	b.Peek = false
+	b.Peek, b.Timed = false, false
 	b.statuses = emptied(b.statuses, keepElements)
 	b.plans = emptied(b.plans, keepElements)
 	b.limits = emptied(b.limits, keepElements)
@@ -117,6 +120,7 @@ func (b *Batch) Reset() {
 
 // scratch empties what Decide fills.
 func (b *Batch) scratch() {
+	b.StoreBegan, b.StoreEnded = time.Time{}, time.Time{}
 	b.statuses, b.plans = b.statuses[:0], b.plans[:0]
 	b.limits, b.hitOf = b.limits[:0], b.hitOf[:0]
 	b.charges, b.spans = b.charges[:0], b.spans[:0]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/weirhq/weir/pkg/ratelimit"
@@ -110,7 +111,13 @@ func (l *Limiter) take(ctx context.Context, b *Batch) {
 		b.charges[i].Hits = b.hits[s.first:s.end:s.end]
 		b.charges[i].Results = b.results[s.first:s.end:s.end]
 	}
+	if b.Timed {
+		b.StoreBegan = time.Now()
+	}
 	l.store.Take(ctx, b.charges)
+	if b.Timed {
+		b.StoreEnded = time.Now()
+	}
 }
 
 // key returns what was appended to b.keys since first, as a string. It is valid until the next Decide or Reset.
