@@ -56,6 +56,14 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
+	if d.tls == nil {
+		waiting, err := direct(raw)
+		if err != nil {
+			_ = raw.Close()
+			return nil, err
+		}
+		raw = waiting
+	}
 	c := &conn{Conn: raw, dialer: d, addr: addr, opened: d.now()}
 	if socket, ok := raw.(syscall.Conn); ok {
 		if c.socket, err = socket.SyscallConn(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,6 +39,8 @@ type lane struct {
 	came        uint64
 	flights     int
 	sent        time.Time // the latest flight
+
+	shared atomic.Bool // the latest flight had several calls
 }
 
 // do decides a call by its deadline, and tells its caller's charges what came of it.
@@ -202,13 +205,16 @@ func (l *lane) board(leader *call, now time.Time) {
 	if !boarded {
 		f.calls = append(f.calls, leader)
 	}
+	l.shared.Store(len(f.calls) > 1)
 	l.sent = now
 }
 
 // lead runs the flight that a call leads, and tells its passengers.
 func (l *lane) lead(ctx context.Context, leader *call) {
-	// Whoever else is ready to run and about to come gets on board: that costs nothing where nobody is.
-	runtime.Gosched()
+	if l.shared.Load() {
+		// Whoever else is ready to run and about to come gets on board. Where nobody is, that would only wake a thread in vain.
+		runtime.Gosched()
+	}
 	l.mu.Lock()
 	l.board(leader, time.Now())
 	l.mu.Unlock()
