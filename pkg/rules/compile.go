@@ -40,29 +40,25 @@ func (o Options) withDefaults() Options {
 //
 // The order of sources counts where they share a domain: patterns of an earlier one win.
 func Compile(opts Options, sources ...*Source) (*Table, error) {
-	c := newCompiler(opts)
-	table := c.compile(sources)
-	problems := c.problems.sorted()
-	if problems.fatal() {
-		return nil, problems
-	}
-	table.warnings = problems
-	return table, nil
+	return newCompiler(opts, layer{sources: sources}).finish(nil)
+}
+
+// Recompile is Compile with t's options, in the time that takes what is new: a domain whose definitions are those of t, and not only
+// equal to them, is taken as it is.
+func (t *Table) Recompile(sources ...*Source) (*Table, error) {
+	return newCompiler(t.opts, layer{sources: sources}).finish([]*Table{t})
 }
 
 type compiler struct {
 	opts     Options
 	problems problemList
 	table    *Table
-	digest   *digest
-	ids      map[string]located
-	// yielding is the source whose definitions are left out where another one's stand; nil: none. reserved are the IDs that it
-	// must not take, yielded what was left out.
-	yielding *Source
-	reserved map[string]bool
-	yielded  []*Definition
-	// replacing are the names that the current domain's rules replace.
-	replacing []replacement
+
+	// Of the domain that is being compiled:
+	at        *domain
+	digest    *digest
+	ids       map[string]located
+	replacing []replacement // the names that its rules replace
 }
 
 // replacement is one name of a rule's replaces.
@@ -78,90 +74,38 @@ type located struct {
 	source *Source
 	domain string
 	path   string
+	layer  int
 }
 
-// domainParts is what all sources say about one domain.
-type domainParts struct {
-	first       located // for problems: where the domain was named first
-	fallback    located
-	descriptors []located
+func newCompiler(opts Options, layers ...layer) *compiler {
+	opts = opts.withDefaults()
+	return &compiler{opts: opts, table: &Table{opts: opts, layers: layers}}
 }
 
-func newCompiler(opts Options) *compiler {
-	return &compiler{
-		opts:   opts.withDefaults(),
-		table:  &Table{domains: map[string]*domain{}},
-		digest: newDigest(),
-		ids:    map[string]located{},
+// finish compiles the table's layers. Domains that one of the tables in reuse has compiled already are taken from there.
+func (c *compiler) finish(reuse []*Table) (*Table, error) {
+	c.compile(reuse)
+	problems := c.problems.sorted()
+	if problems.fatal() {
+		return nil, problems
 	}
+	c.table.warnings = problems
+	return c.table, nil
 }
 
-func (c *compiler) compile(sources []*Source) *Table {
-	parts := c.gather(sources)
+func (c *compiler) compile(reuse []*Table) {
+	parts := c.gather()
+	domains := make(map[string]*domain, len(parts))
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		part := parts[name]
-		d := &domain{}
-		first := len(c.table.rules)
-		c.digest.text(name)
-		if root := c.level(name, nil, part.descriptors, 1, false); root != nil {
-			d.root = *root
+		d := reused(reuse, name, parts[name])
+		if d == nil {
+			d = c.domain(name, parts[name])
+		} else {
+			c.problems.add(d.warnings...)
 		}
-		c.digest.flag(part.fallback.Definition != nil)
-		if part.fallback.Definition != nil {
-			rule := c.rule(part.fallback, nil, false)
-			if rule == nil && !part.fallback.writes("limits", "rate_limit") {
-				c.fault(part.fallback, "the default limits nothing", "write limits or an action, or remove it", nil)
-			} else if rule != nil && !rule.Disabled {
-				d.fallback = rule
-			}
-		}
-		c.unknownReplaces(c.replacing, c.table.rules[first:])
-		c.replacing = nil
-		c.table.domains[name] = d
-		c.table.names = append(c.table.names, name)
+		domains[name] = d
 	}
-	c.table.hash = c.digest.sum()
-	c.table.opts, c.table.sources = c.opts, sources
-	return c.table
-}
-
-// gather collects the parts of each domain over all sources.
-func (c *compiler) gather(sources []*Source) map[string]*domainParts {
-	parts := map[string]*domainParts{}
-	for _, source := range sources {
-		for i := range source.Domains {
-			each := &source.Domains[i]
-			name := cmp.Or(each.Name, c.opts.DefaultDomain)
-			if each.nameless {
-				name = fmt.Sprintf("%s, document %d", source.Name, i+1)
-			}
-			here := located{Definition: &Definition{node: each.node}, source: source, domain: name}
-			part := parts[name]
-			switch {
-			case part == nil:
-				part = &domainParts{first: here}
-				parts[name] = part
-				c.checkName(here, name, "domain", "domain")
-			case !c.opts.MergeDomains:
-				c.fault(here, fmt.Sprintf("domain %q is already defined at %s", name, part.first.where("domain")),
-					"move its rules there, or set merge_domains", nil, "domain")
-			}
-			part.descriptors = slices.Grow(part.descriptors, len(each.Descriptors))
-			for j := range each.Descriptors {
-				part.descriptors = append(part.descriptors, located{Definition: &each.Descriptors[j], source: source, domain: name})
-			}
-			if each.Default == nil {
-				continue
-			}
-			fallback := located{Definition: each.Default, source: source, domain: name, path: defaultPath}
-			if part.fallback.Definition != nil {
-				c.fault(fallback, fmt.Sprintf("domain %q already has a default at %s", name, part.fallback.where()), "remove one of them", nil)
-				continue
-			}
-			part.fallback = fallback
-		}
-	}
-	return parts
+	c.assemble(domains)
 }
 
 // place is what two definitions of one level must not share.
@@ -183,7 +127,7 @@ func (c *compiler) level(domain string, above []ratelimit.EntryMatch, definition
 	if len(definitions) == 0 {
 		return nil
 	}
-	c.table.rules = slices.Grow(c.table.rules, len(definitions))
+	c.at.rules = slices.Grow(c.at.rules, len(definitions))
 	if depth > MaxDepth {
 		c.fault(definitions[0], fmt.Sprintf("descriptors nest deeper than %d levels", MaxDepth), "use fewer levels", nil)
 		return nil
@@ -222,7 +166,7 @@ func (c *compiler) level(domain string, above []ratelimit.EntryMatch, definition
 		n := &node{at: own, rule: c.rule(each, levels, off)}
 		deeper := make([]located, len(each.Descriptors))
 		for i := range each.Descriptors {
-			deeper[i] = located{Definition: &each.Descriptors[i], source: each.source, domain: domain}
+			deeper[i] = located{Definition: &each.Descriptors[i], source: each.source, domain: domain, layer: each.layer}
 		}
 		n.next = c.level(domain, levels, deeper, depth+1, off)
 		switch {
@@ -411,12 +355,15 @@ func (c *compiler) rule(d located, levels []ratelimit.EntryMatch, disabled bool)
 		r.ID = ruleID(d.domain, path)
 	}
 	if other, ok := c.ids[r.ID]; ok && (d.ID != "" || other.ID != "") {
-		c.fault(d, fmt.Sprintf("id %q is already that of the rule at %s", r.ID, other.where()), "write another id, or none", nil, "id")
+		c.taken(d, r.ID, other.where())
 	} else if !ok {
 		c.ids[r.ID] = d
 	}
+	if d.ID != "" {
+		c.at.identified = append(c.at.identified, d)
+	}
 	c.digest.rule(r)
-	c.table.rules = append(c.table.rules, r)
+	c.at.rules = append(c.at.rules, r)
 	return r
 }
 

@@ -6,54 +6,58 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Extend returns a table of t's definitions and those of a further source, which may add to t's domains. A definition at the
+// Extend returns a table of t's definitions and those of further sources, which may add to t's domains. A definition at the
 // first level that stands where one of t's does, or has the ID of one of t's rules, is left out: t's wins. Those left out are
-// returned. The error is as Compile's, about everything else that is wrong with source.
+// returned. The error is as Compile's, about everything else that is wrong with the sources.
 //
-// In a table made by Safe, the safe default stays what descriptors get that match nothing, in source's domains too.
-func (t *Table) Extend(source *Source) (*Table, []*Definition, error) {
-	opts := t.opts
-	opts.MergeDomains = true // t's own sources were checked when it was made
-	c := newCompiler(opts)
-	c.yielding = source
-	c.reserved = make(map[string]bool, len(t.rules))
-	for _, rule := range t.rules {
-		c.reserved[rule.ID] = true
+// It takes the time that takes what is new: domains of t alone are taken as they are, as are those that a table in reuse, whose
+// elements may be nil, has compiled from the very same definitions.
+//
+// In a table made by Safe, the safe default stays what descriptors get that match nothing, in the sources' domains too.
+func (t *Table) Extend(reuse []*Table, sources ...*Source) (*Table, []*Definition, error) {
+	added := layer{sources: sources}
+	if slices.ContainsFunc(sources, func(s *Source) bool {
+		return slices.ContainsFunc(s.Domains, func(d Domain) bool { return identifies(d.Descriptors) })
+	}) {
+		added.reserved = make(map[string]bool, len(t.rules))
+		for _, rule := range t.rules {
+			added.reserved[rule.ID] = true
+		}
 	}
-	table := c.compile(append(slices.Clip(t.sources), source))
-	problems := c.problems.sorted()
-	if problems.fatal() {
-		return nil, nil, problems
+	c := newCompiler(t.opts, append(slices.Clip(t.layers), added)...)
+	table, err := c.finish(append([]*Table{t}, reuse...))
+	if err != nil {
+		return nil, nil, err
 	}
-	table.warnings = problems
+	var left []*Definition
+	for _, name := range table.names {
+		d := table.domains[name]
+		for _, each := range d.yielded {
+			if d.parts[each.part].layer == len(table.layers)-1 {
+				left = append(left, each.Definition)
+			}
+		}
+	}
 	if t.safe != nil {
 		table.keepSafe(t)
 	}
-	return table, c.yielded, nil
+	return table, left, nil
 }
 
 // keepSafe makes the default of a table made by Safe apply where nothing else does.
 func (t *Table) keepSafe(safe *Table) {
 	t.safe = safe.safe
 	t.rules = append(t.rules, safe.safe)
-	for _, d := range t.domains {
-		if d.fallback == nil {
-			d.fallback = safe.safe
-		}
-	}
 	whole := newDigest()
 	whole.text(t.hash, safe.hash)
-	t.hash = whole.sum()
+	t.hash = whole.hexadecimal()
 }
 
-// yields tells whether a definition is left out for one that the table being extended has.
+// yields tells whether a definition is left out for one of an earlier layer.
 func (c *compiler) yields(d located, taken map[place]located, at place) bool {
-	if d.source != c.yielding {
-		return false
-	}
 	other, ok := taken[at]
-	if ok = ok && other.source != c.yielding; ok || c.reserved[d.ID] {
-		c.yielded = append(c.yielded, d.Definition)
+	if ok = ok && other.layer < d.layer; ok || d.ID != "" && c.table.layers[d.layer].reserved[d.ID] {
+		c.at.yielded = append(c.at.yielded, yielding{d.Definition, slices.IndexFunc(c.at.parts, func(p part) bool { return p.layer == d.layer })})
 		return true
 	}
 	return false

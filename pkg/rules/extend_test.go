@@ -57,7 +57,7 @@ func countOf(table *Table, domain, key, value string) int64 {
 
 func TestExtend(t *testing.T) {
 	base := mustCompile(t, extended)
-	table, left, err := base.Extend(extensionOf("k1s0",
+	table, left, err := base.Extend(nil, extensionOf("k1s0",
 		definition("1", "user", "taken", 100), definition("2", "user", "off", 100), definition("3", "plan", "", 100),
 		definition("018f3f5e-9d3c-7c7b-8f6e-0d9c1e2b3a4d", "user", "copied", 100),
 		definition("5", "user", "new", 100), definition("6", "user", "ab*", 100), definition("7", "user", "", 100),
@@ -107,7 +107,7 @@ func TestExtendRefusesWhatIsWrongInTheExtension(t *testing.T) {
 		"two for one place": extensionOf("k1s0", definition("1", "user", "new", 1), definition("2", "user", "new", 2)),
 		"no limit":          extensionOf("k1s0", definition("1", "user", "new", -1)),
 	} {
-		if table, left, err := base.Extend(source); err == nil || table != nil || left != nil {
+		if table, left, err := base.Extend(nil, source); err == nil || table != nil || left != nil {
 			t.Errorf("%s: %v, %v, %v", name, table, left, err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestExtendOfASafeTableStaysSafe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, left, err := safe.Extend(extensionOf("k1s0", definition("1", "user", "new", 100)))
+	table, left, err := safe.Extend(nil, extensionOf("k1s0", definition("1", "user", "new", 100)))
 	if err != nil || len(left) != 0 {
 		t.Fatal(left, err)
 	}

@@ -138,4 +138,10 @@ func (d *digest) rule(r *ratelimit.Rule) {
 	}
 }
 
-func (d *digest) sum() string { return hex.EncodeToString(d.hash.Sum(nil)) }
+func (d *digest) sum() (sum [sha256.Size]byte) {
+	d.hash.Sum(sum[:0])
+	return sum
+}
+
+// hexadecimal is the sum in hexadecimal.
+func (d *digest) hexadecimal() string { return hex.EncodeToString(d.hash.Sum(nil)) }

@@ -79,15 +79,16 @@ type file struct {
 
 // compileFiles parses and compiles files, together with the problems of reading them.
 func compileFiles(files []file, problems Problems, opts Options) (*Table, error) {
-	c := newCompiler(opts)
-	c.problems.add(problems...)
 	sources := make([]*Source, len(files))
+	c := newCompiler(opts, layer{sources: sources})
+	c.problems.add(problems...)
 	for i, f := range files {
 		var found Problems
 		sources[i], found = Parse(f.path, f.data)
 		c.problems.add(found...)
 	}
-	table := c.compile(sources)
+	c.compile(nil)
+	table := c.table
 	if len(table.names) == 0 && !c.problems.list.fatal() {
 		c.problems.add(Problem{
 			Message: "there are no rules", Fix: "add a *.yaml file with a domain", cause: ErrNoRules,

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,12 +17,16 @@ type Table struct {
 	hash     string
 	warnings Problems
 	opts     Options
-	sources  []*Source // what it was compiled from, for Extend
+	// layers are the sources that it was compiled from, for Extend: those of a later one yield to those of an earlier one.
+	layers []layer
 }
 
-type domain struct {
-	root     level
-	fallback *ratelimit.Rule // nil: the domain has no default
+// layer is what Compile, or one Extend, has added.
+type layer struct {
+	sources []*Source
+	// reserved are the IDs of the rules of the layers before it, which its definitions must not take; nil if none of them has an
+	// ID of its own.
+	reserved map[string]bool
 }
 
 // Match is what a table says of one descriptor.
@@ -44,7 +47,11 @@ func (t *Table) Match(domain string, entries []ratelimit.Entry) Match {
 	if rule := d.find(entries); rule != nil {
 		return Match{Rule: rule, DomainKnown: true}
 	}
-	return Match{Rule: d.fallback, DomainKnown: true, Default: d.fallback != nil}
+	rule := d.fallback
+	if rule == nil {
+		rule = t.safe
+	}
+	return Match{Rule: rule, DomainKnown: true, Default: rule != nil}
 }
 
 func (d *domain) find(entries []ratelimit.Entry) *ratelimit.Rule {
@@ -98,7 +105,7 @@ func Safe(limit ratelimit.Limit) (*Table, error) {
 	t := &Table{safe: rule, rules: []*ratelimit.Rule{rule}}
 	digest := newDigest()
 	digest.rule(rule)
-	t.hash = digest.sum()
+	t.hash = digest.hexadecimal()
 	return t, nil
 }
 
@@ -109,7 +116,7 @@ func (t *Table) Knows(domain, key string) bool {
 	if d == nil {
 		return t.safe != nil
 	}
-	if d.fallback != nil || d.root.keys[key] != nil {
+	if t.safe != nil || d.fallback != nil || d.root.keys[key] != nil {
 		return true
 	}
 	return slices.ContainsFunc(d.root.wild, func(w wildKey) bool { return w.key.match(key) })
@@ -128,17 +135,17 @@ func (t *Table) Keys(domain string) []string {
 // Defines tells whether a source of the table has a definition for this entry at the first level of a domain, disabled or
 // not, written with this very value: empty for any.
 func (t *Table) Defines(domain, key, value string) bool {
-	for _, source := range t.sources {
-		for i := range source.Domains {
-			if cmp.Or(source.Domains[i].Name, t.opts.DefaultDomain) != domain {
-				continue
-			}
-			if slices.ContainsFunc(source.Domains[i].Descriptors, func(d Definition) bool {
-				return d.Key == key && d.Value == value && d.Match == nil
-			}) {
-				return true
-			}
-		}
+	d := t.domains[domain]
+	return d != nil && slices.ContainsFunc(d.parts, func(p part) bool {
+		return slices.ContainsFunc(p.Descriptors, func(d Definition) bool { return d.Key == key && d.Value == value && d.Match == nil })
+	})
+}
+
+// Sources returns what the table was compiled from. The slice is the caller's.
+func (t *Table) Sources() []*Source {
+	var sources []*Source
+	for i := range t.layers {
+		sources = append(sources, t.layers[i].sources...)
 	}
-	return false
+	return sources
 }
