@@ -228,7 +228,7 @@ func (s *Set) apply(files *rules.Table) error {
 	var left []*rules.Definition
 	if len(s.stored) > 0 {
 		var err error
-		if table, left, err = files.Extend(sourceOf(s.stored)); err != nil {
+		if table, left, err = files.Extend(nil, sourceOf(s.stored)); err != nil {
 			return fmt.Errorf("merge the stored rules: %w", err)
 		}
 	}
