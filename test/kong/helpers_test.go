@@ -30,36 +30,28 @@ func must(t *testing.T, worker *kong.Worker, config *kong.Config, request *kong.
 	return response
 }
 
-// load sends n requests through all workers, conns at a time through each, and returns how many passed, by their status.
-func load(t *testing.T, node *kong.Node, n, conns int, config *kong.Config, request func(i int) *kong.Request) map[int]int {
+// each sends n requests of anyone through all workers, conns at a time through each, and gives the answers to use, from many
+// goroutines at once.
+func each(t *testing.T, node *kong.Node, n, conns int, config *kong.Config, use func(*kong.Response)) {
 	t.Helper()
 	var next atomic.Int64
 	var tasks sync.WaitGroup
-	var mu sync.Mutex
-	statuses := make(map[int]int)
 	for _, worker := range node.Workers {
 		for range conns {
 			tasks.Go(func() {
-				mine := make(map[int]int)
 				for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-					response, err := worker.Access(config, request(int(i)))
+					response, err := worker.Access(config, anyone(int(i)))
 					if err != nil {
 						t.Error(err)
-						break
+						return
 					}
 					response.Finish()
-					mine[response.Status]++
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				for status, count := range mine {
-					statuses[status] += count
+					use(response)
 				}
 			})
 		}
 	}
 	tasks.Wait()
-	return statuses
 }
 
 func anyone(int) *kong.Request { return &kong.Request{IP: "192.0.2.1"} }

@@ -4,28 +4,47 @@ import (
 	"context"
 	"maps"
 	"net"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 
-	"github.com/weirhq/weir/pkg/engine"
-	"github.com/weirhq/weir/pkg/memstore"
-	"github.com/weirhq/weir/pkg/ratelimit"
-	"github.com/weirhq/weir/pkg/rules"
 	ratelimitv1 "github.com/weirhq/weir/proto/k1s0/system/ratelimit/v1"
+	"github.com/weirhq/weir/test/servers"
 )
 
-// sidecar is a server of the k1s0 API that can be stopped, started and made to hang at any moment. It keeps its counters.
+// startWeir starts a real weir server with rulesFile's rules.
+func startWeir(t *testing.T) *servers.WeirServer {
+	t.Helper()
+	return servers.Weir(t, servers.WeirOptions{RulesPath: filepath.Dir(rulesFile(t))})
+}
+
+// asks is a plugin config that asks the server at an address.
+func asks(t *testing.T, address string, values map[string]any) map[string]any {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{"mode": "grpc", "grpc": map[string]any{"host": host, "port": number, "timeout": 2000}}
+	maps.Copy(all, values)
+	return all
+}
+
+// sidecar is a door to a real weir server, which can be shut, opened and made to hang at any moment. It sees what is asked.
 type sidecar struct {
 	ratelimitv1.UnimplementedRateLimitServiceServer
 
 	t       *testing.T
-	limiter *engine.Limiter
+	weir    ratelimitv1.RateLimitServiceClient
 	address string
 
 	options []grpc.ServerOption
@@ -34,20 +53,13 @@ type sidecar struct {
 	server *grpc.Server
 	last   *ratelimitv1.CheckRateLimitRequest
 
-	calls, conns atomic.Int64
-	hang         atomic.Pointer[chan struct{}]
+	conns atomic.Int64
+	hang  atomic.Pointer[chan struct{}]
 }
 
 func startSidecar(t *testing.T, options ...grpc.ServerOption) *sidecar {
 	t.Helper()
-	store := memstore.New(memstore.Options{})
-	t.Cleanup(store.Close)
-	s := &sidecar{t: t, limiter: engine.New(store, engine.Options{}), address: "127.0.0.1:0", options: options}
-	table, err := rules.Load([]string{rulesFile(t)}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.limiter.SetTable(table)
+	s := &sidecar{t: t, weir: ratelimitv1.NewRateLimitServiceClient(startWeir(t).Dial()), address: "127.0.0.1:0", options: options}
 	s.start()
 	t.Cleanup(s.stop)
 	return s
@@ -85,21 +97,11 @@ func (s *sidecar) resume() { close(*s.hang.Swap(nil)) }
 
 // config is a plugin config that asks this server.
 func (s *sidecar) config(values map[string]any) map[string]any {
-	host, port, err := net.SplitHostPort(s.address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	all := map[string]any{"mode": "grpc", "grpc": map[string]any{"host": host, "port": number, "timeout": 2000}}
-	maps.Copy(all, values)
-	return all
+	s.t.Helper()
+	return asks(s.t, s.address, values)
 }
 
 func (s *sidecar) CheckRateLimit(ctx context.Context, in *ratelimitv1.CheckRateLimitRequest) (*ratelimitv1.CheckRateLimitResponse, error) {
-	s.calls.Add(1)
 	if gate := s.hang.Load(); gate != nil {
 		select {
 		case <-*gate:
@@ -110,48 +112,7 @@ func (s *sidecar) CheckRateLimit(ctx context.Context, in *ratelimitv1.CheckRateL
 	s.mu.Lock()
 	s.last = in
 	s.mu.Unlock()
-	request := ratelimit.Request{Domain: in.GetDomain(), Cost: 1, ID: in.GetRequestId(), Atomic: true}
-	if in.Cost != nil {
-		request.Cost = in.GetCost()
-	}
-	for _, d := range in.GetDescriptors() {
-		descriptor := ratelimit.Descriptor{HasCost: d.Cost != nil, Cost: d.GetCost()}
-		for _, e := range d.GetEntries() {
-			descriptor.Entries = append(descriptor.Entries, ratelimit.Entry{Key: e.GetKey(), Value: e.GetValue()})
-		}
-		if l := d.GetLimit(); l != nil {
-			algorithm, err := ratelimit.ParseAlgorithm(l.GetAlgorithm())
-			if err != nil {
-				return nil, err
-			}
-			descriptor.Limit = &ratelimit.Limit{
-				Name: l.GetName(), Algorithm: algorithm, Count: l.GetLimit(), Burst: l.GetBurst(), Window: time.Duration(l.GetWindowMs()) * time.Millisecond,
-			}
-			switch l.GetCalendar() {
-			case "month":
-				descriptor.Limit.Calendar = ratelimit.CalendarMonth
-			case "year":
-				descriptor.Limit.Calendar = ratelimit.CalendarYear
-			}
-			request.Fallback = descriptor.Limit
-		}
-		request.Descriptors = append(request.Descriptors, descriptor)
-	}
-	decision := s.limiter.Check(ctx, request, false)
-	if decision.Err != nil {
-		return nil, decision.Err
-	}
-	out := &ratelimitv1.CheckRateLimitResponse{Allowed: !decision.Over}
-	for _, status := range decision.Statuses {
-		for _, counted := range status.Limits {
-			out.Results = append(out.Results, &ratelimitv1.LimitResult{
-				Name: counted.Limit.Name, Limit: counted.Limit.Count, WindowMs: counted.Limit.Window.Milliseconds(), Burst: counted.Limit.Burst,
-				Kind: counted.Limit.Kind.String(), Allowed: counted.Result.Allowed, Remaining: counted.Result.Remaining,
-				ResetAt: time.Now().Add(counted.Result.ResetAfter).Unix(), RetryAfterMs: counted.Result.RetryAfter.Milliseconds(),
-			})
-		}
-	}
-	return out, nil
+	return s.weir.CheckRateLimit(ctx, in)
 }
 
 func (s *sidecar) lastRequest() *ratelimitv1.CheckRateLimitRequest {
