@@ -50,7 +50,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	sums := make(map[string]*sum)
 	add := func(name string, value uint64) {
 		to := c.target(name)
-		if to.desc == nil {
+		if to.desc == nil || to.unmapped && value == 0 {
 			return
 		}
 		sums[to.id] = to

@@ -94,10 +94,6 @@ func TestDefaultMapping(t *testing.T) {
 	want := []string{
 		"ratelimit_service_config_load_error{} 0",
 		"ratelimit_service_config_load_success{} 1",
-		"ratelimit_service_global_shadow_mode{} 0",
-		"ratelimit_service_rate_limit_edge_plan_free_user_over_limit_with_local_cache{} 0",
-		"ratelimit_service_rate_limit_edge_plan_free_user_path__a_over_limit_with_local_cache{} 0",
-		"ratelimit_service_rate_limit_edge_user_over_limit_with_local_cache{} 0",
 		"ratelimit_service_rate_limit_near_limit{domain=edge,key1=plan_free,key2=user} 2",
 		"ratelimit_service_rate_limit_near_limit{domain=edge,key1=user} 0",
 		"ratelimit_service_rate_limit_over_limit{domain=edge,key1=plan_free,key2=user} 1",

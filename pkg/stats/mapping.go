@@ -98,6 +98,8 @@ type target struct {
 	help   string
 	labels prometheus.Labels
 	scale  float64
+	// unmapped is true if nothing matches: such a statistic is shown once it is not 0, for its name is one of its own.
+	unmapped bool
 }
 
 const defaultHelp = "A statistic of envoyproxy/ratelimit."
@@ -106,7 +108,7 @@ const defaultHelp = "A statistic of envoyproxy/ratelimit."
 func (m *Mapping) target(name string, kind mapper.MetricType) (target, *mapper.MetricMapping) {
 	mapping, labels, found := m.mapper.GetMapping(name, kind)
 	if !found {
-		return target{name: mapper.EscapeMetricName(name), help: defaultHelp, scale: 1}, nil
+		return target{name: mapper.EscapeMetricName(name), help: defaultHelp, scale: 1, unmapped: true}, nil
 	}
 	if mapping.Action == mapper.ActionTypeDrop || mapping.Name == "" {
 		return target{}, mapping

@@ -3,8 +3,11 @@ package stats_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/memstore"
@@ -22,12 +25,16 @@ type counting struct {
 
 func count(t testing.TB, options stats.Options, text string) *counting {
 	t.Helper()
-	store := memstore.New(memstore.Options{})
-	t.Cleanup(store.Close)
 	c := &counting{Stats: stats.New(options), t: t}
-	c.limiter = engine.New(store, engine.Options{Recorder: c.Stats})
+	c.limiter = c.newLimiter(engine.Options{Recorder: c.Stats})
 	c.load(text)
 	return c
+}
+
+func (c *counting) newLimiter(options engine.Options) *engine.Limiter {
+	store := memstore.New(memstore.Options{})
+	c.t.Cleanup(store.Close)
+	return engine.New(store, options)
 }
 
 // load puts rules in force.
@@ -53,9 +60,11 @@ func (c *counting) hit(domain, descriptor string, cost int64) {
 		key, value, _ := strings.Cut(part, "=")
 		entries = append(entries, ratelimit.Entry{Key: key, Value: value})
 	}
-	c.limiter.Check(context.Background(), ratelimit.Request{
-		Domain: domain, Cost: cost, Descriptors: []ratelimit.Descriptor{{Entries: entries}},
-	}, false)
+	c.decide(ratelimit.Request{Domain: domain, Cost: cost, Descriptors: []ratelimit.Descriptor{{Entries: entries}}})
+}
+
+func (c *counting) decide(request ratelimit.Request) {
+	c.limiter.Check(context.Background(), request, false)
 }
 
 // lines returns the counters that are not 0, without the beginning that those of rules have in common.
@@ -162,4 +171,197 @@ descriptors:
 	a.b_c.starshown_sun.within_limit 1
 	who.domain_not_found 1
 	`)
+}
+
+// Each lists the rules in force with zeros before they are used, and the service's counters always.
+func TestEach(t *testing.T) {
+	c := count(t, stats.Options{}, one)
+	var names []string
+	c.Each(func(name string, value uint64) {
+		if value != 0 {
+			t.Errorf("%s is %d", name, value)
+		}
+		names = append(names, name)
+	})
+	want := []string{
+		"ratelimit.service.call.should_rate_limit.redis_error",
+		"ratelimit.service.call.should_rate_limit.service_error",
+		"ratelimit.service.config_load_error",
+		"ratelimit.service.config_load_success",
+		"ratelimit.service.global_shadow_mode",
+		"ratelimit.service.rate_limit.edge.user.near_limit",
+		"ratelimit.service.rate_limit.edge.user.over_limit",
+		"ratelimit.service.rate_limit.edge.user.over_limit_with_local_cache",
+		"ratelimit.service.rate_limit.edge.user.shadow_mode",
+		"ratelimit.service.rate_limit.edge.user.total_hits",
+		"ratelimit.service.rate_limit.edge.user.within_limit",
+		"ratelimit_server.ShouldRateLimit.total_requests",
+	}
+	if strings.Join(names, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got %q, want %q", names, want)
+	}
+}
+
+func TestShadow(t *testing.T) {
+	c := count(t, stats.Options{}, `
+domain: edge
+descriptors:
+  - {key: user, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 3}}
+`)
+	c.hit("edge", "user=ann", 5)
+	c.hit("edge", "user=ann", 1)
+	c.expect(`
+	edge.user.near_limit 1
+	edge.user.over_limit 3
+	edge.user.shadow_mode 3
+	edge.user.total_hits 6
+	`)
+}
+
+// What a whole server in shadow mode lets pass is counted by the request; its rules are over all the same.
+func TestGlobalShadow(t *testing.T) {
+	c := count(t, stats.Options{}, one)
+	c.limiter = c.newLimiter(engine.Options{ShadowMode: true, Recorder: c.Stats})
+	c.load(one)
+	for range 3 {
+		c.hit("edge", "user=ann", 6)
+	}
+	c.expect(`
+	ratelimit.service.global_shadow_mode 2
+	edge.user.near_limit 2
+	edge.user.over_limit 8
+	edge.user.total_hits 18
+	edge.user.within_limit 6
+	`)
+}
+
+// A limit that the caller sends is counted by all its values, as far as there may be names.
+func TestOverrides(t *testing.T) {
+	c := count(t, stats.Options{MaxValues: 2}, one)
+	for i := range 4 {
+		c.decide(ratelimit.Request{Domain: "edge", Cost: 1, Descriptors: []ratelimit.Descriptor{{
+			Entries: []ratelimit.Entry{{Key: "any", Value: strconv.Itoa(i)}, {Key: "thing"}},
+			Limit:   &ratelimit.Limit{Algorithm: ratelimit.FixedWindow, Count: 5, Window: 24 * time.Hour},
+		}}})
+	}
+	c.expect(`
+	edge.any_0.thing.total_hits 1
+	edge.any_0.thing.within_limit 1
+	edge.any_1.thing.total_hits 1
+	edge.any_1.thing.within_limit 1
+	edge.other.total_hits 2
+	edge.other.within_limit 2
+	`)
+}
+
+// What is beyond a bound is counted all the same.
+func TestBounds(t *testing.T) {
+	c := count(t, stats.Options{MaxRules: 1, MaxValues: 2}, `
+domain: edge
+descriptors:
+  - {key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 3}}
+  - {key: path, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 3}}
+`)
+	for i := range 4 {
+		c.hit("edge", "user="+strconv.Itoa(i), 1)
+		c.hit("edge", "path="+strconv.Itoa(i), 1)
+		c.hit("domain"+strconv.Itoa(i), "user=1", 1)
+	}
+	c.expect(`
+	domain0.domain_not_found 1
+	domain1.domain_not_found 1
+	edge.user.total_hits 2
+	edge.user.within_limit 2
+	edge.user_0.total_hits 1
+	edge.user_0.within_limit 1
+	edge.user_1.total_hits 1
+	edge.user_1.within_limit 1
+	other.domain_not_found 2
+	other.total_hits 4
+	other.within_limit 4
+	`)
+}
+
+// Counters survive new rules; those of rules that are gone are dropped.
+func TestNewRules(t *testing.T) {
+	c := count(t, stats.Options{}, nested)
+	c.hit("edge", "user=ann", 1)
+	c.hit("edge", "plan=free,user=ann", 1)
+	c.load(one)
+	c.hit("edge", "user=ann", 1)
+	c.expect("edge.user.total_hits 2\nedge.user.within_limit 2\n")
+}
+
+// Statistics that are read while decisions are made and rules change are never more than was asked, and complete at the end.
+func TestConcurrent(t *testing.T) {
+	c := count(t, stats.Options{MaxValues: 3}, `
+domain: edge
+descriptors: [{key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 1000000}}]
+`)
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for i := range 500 {
+				c.hit("edge", "user="+strconv.Itoa(i%5), 1)
+				c.UnknownDomain("domain"+strconv.Itoa(i%5), 1)
+				c.Called(false, time.Millisecond)
+			}
+		})
+	}
+	for range 20 {
+		c.RulesInForce(c.limiter.Table().Rules())
+		c.Each(func(string, uint64) {})
+	}
+	callers.Wait()
+	hits, unknown := uint64(0), uint64(0)
+	c.Each(func(name string, value uint64) {
+		switch {
+		case strings.HasSuffix(name, ".total_hits"):
+			hits += value
+		case strings.HasSuffix(name, ".domain_not_found"):
+			unknown += value
+		}
+	})
+	if hits != 2000 || unknown != 2000 {
+		t.Errorf("%d hits and %d unknown domains were counted, want 2000 of each", hits, unknown)
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	c := count(t, stats.Options{MaxValues: 10}, `
+domain: edge
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 10}}
+  - {key: shown, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 10}}
+`)
+	for _, key := range []string{"user", "shown"} {
+		entries := []ratelimit.Entry{{Key: key, Value: "ann"}}
+		status := engine.Status{
+			Rule: c.limiter.Table().Match("edge", entries).Rule, Cost: 1, Granted: 1, Outcome: ratelimit.OutcomeAllowed,
+		}
+		status.Limit = &status.Rule.Limits[0]
+		if allocations := testing.AllocsPerRun(100, func() { c.Decided("edge", entries, &status) }); allocations > 0 {
+			t.Errorf("%s: %v allocations for a decision", key, allocations)
+		}
+	}
+}
+
+func BenchmarkDecided(b *testing.B) {
+	for name, text := range map[string]string{
+		"rule":  "domain: edge\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 10}}]",
+		"value": "domain: edge\ndescriptors: [{key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 10}}]",
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := count(b, stats.Options{MaxValues: 10}, text)
+			entries := []ratelimit.Entry{{Key: "user", Value: "ann"}}
+			status := engine.Status{
+				Rule: c.limiter.Table().Match("edge", entries).Rule, Cost: 1, Granted: 1, Outcome: ratelimit.OutcomeAllowed,
+			}
+			status.Limit = &status.Rule.Limits[0]
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Decided("edge", entries, &status)
+			}
+		})
+	}
 }
