@@ -1,8 +1,9 @@
 # weir's image: one static binary, the shipped configuration, no shell, not root. Its root file system may be read-only.
 #
 #   docker build --build-arg VERSION="$(git describe --tags --always)" -t weir .
-#   docker run --rm --read-only -p 127.0.0.1:50051:50051 -p 127.0.0.1:8080:8080 weir
+#   docker run --rm --read-only -v weir-data:/data -p 127.0.0.1:50051:50051 -p 127.0.0.1:8080:8080 weir
 #
+# /data holds the rules that are made through the API, unless they are kept in a Postgres: the one folder that is written to.
 # Rules of your own: mount a folder at /etc/weir/rules; changes are loaded while it runs.
 
 FROM --platform=$BUILDPLATFORM golang:1.26.8-trixie AS build
@@ -14,7 +15,7 @@ COPY . .
 ARG VERSION=unknown
 ARG TARGETOS
 ARG TARGETARCH
-RUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build VERSION="$VERSION"
+RUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build VERSION="$VERSION" && mkdir /data
 
 FROM scratch
 ARG VERSION=unknown
@@ -26,6 +27,10 @@ LABEL org.opencontainers.image.title="weir" \
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/bin/weir /weir
 COPY config /etc/weir
+# A new volume takes over the folder's owner.
+COPY --from=build --chown=65532:65532 /data /data
+ENV WEIR_DATABASE_PATH=/data/weir.db
+VOLUME /data
 # A number, because Kubernetes' runAsNonRoot cannot check a name.
 USER 65532:65532
 # gRPC for Envoy, gRPC for everybody, HTTP for API, health and metrics. There is no HEALTHCHECK, since an orchestrator asks better: GET /readyz, or

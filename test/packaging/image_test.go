@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/compose-spec/compose-go/v2/types"
+
 	"github.com/weirhq/weir/test/servers"
 )
 
@@ -24,12 +26,15 @@ type image struct {
 	copied              []copied
 	user                string
 	exposed             []string
+	env                 []string // NAME=VALUE
+	volumes             []string // folders that containers write to
 	entrypoint, command []string
 	ran                 []string // programs run in the last stage
 }
 
 type copied struct {
 	from    string // stage, or empty for the build context
+	owner   string // empty: root
 	sources []string
 	dest    string
 }
@@ -53,8 +58,16 @@ func loadImage(t *testing.T) image {
 			i = image{bases: append(i.bases, words[0])} // a new stage starts empty
 		case "COPY":
 			var c copied
-			if stage, ok := strings.CutPrefix(words[0], "--from="); ok {
-				c.from, words = stage, words[1:]
+			for strings.HasPrefix(words[0], "--") {
+				switch flag, value, _ := strings.Cut(words[0], "="); flag {
+				case "--from":
+					c.from = value
+				case "--chown":
+					c.owner = value
+				default:
+					t.Fatalf("COPY %s: this test does not know %s", rest, flag)
+				}
+				words = words[1:]
 			}
 			if len(words) < 2 {
 				t.Fatalf("COPY %s: want sources and a destination", rest)
@@ -65,6 +78,10 @@ func loadImage(t *testing.T) image {
 			i.user = rest
 		case "EXPOSE":
 			i.exposed = words
+		case "ENV":
+			i.env = append(i.env, words...)
+		case "VOLUME":
+			i.volumes = append(i.volumes, words...)
 		case "ENTRYPOINT":
 			i.entrypoint = execForm(t, rest)
 		case "CMD":
@@ -162,6 +179,9 @@ func layOut(t *testing.T) string {
 			source = filepath.Join(module, source)
 		case source == "/src/bin/weir":
 			source = binary
+		case slices.Contains(loadImage(t).volumes, source):
+			makeVolume(t, filepath.Join(root, c.dest))
+			continue
 		case strings.HasPrefix(source, "/etc/ssl/"):
 			continue // the builder's; whether this machine has any says nothing about the image
 		default:
@@ -170,6 +190,46 @@ func layOut(t *testing.T) string {
 		copyTree(t, source, filepath.Join(root, c.dest))
 	}
 	return root
+}
+
+// makeVolume makes an empty folder that belongs to the image's user.
+func makeVolume(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 {
+		return // this user is the image's: see container
+	}
+	if err := os.Chown(path, imageUser, imageUser); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A volume is a folder of the image that belongs to its user, or else a container could not write to a new one.
+func TestVolumes(t *testing.T) {
+	image := loadImage(t)
+	if len(image.volumes) == 0 {
+		t.Error("nothing can be written to, not even the rules that are made through the API")
+	}
+	for _, volume := range image.volumes {
+		owned := slices.ContainsFunc(image.copied, func(c copied) bool { return c.dest == volume && c.owner == image.user })
+		if !owned {
+			t.Errorf("the volume %s does not belong to the user %s", volume, image.user)
+		}
+	}
+	for name, service := range loadCompose(t).Services {
+		if name != "weir" {
+			continue
+		}
+		for _, volume := range image.volumes {
+			if !slices.ContainsFunc(service.Volumes, func(mount types.ServiceVolumeConfig) bool {
+				return mount.Type == types.VolumeTypeVolume && mount.Target == volume && mount.Source != ""
+			}) {
+				t.Errorf("the compose file keeps nothing of what is written to %s", volume)
+			}
+		}
+	}
 }
 
 // buildBinary runs the command by which the image's binary is built.

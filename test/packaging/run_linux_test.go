@@ -18,6 +18,7 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/types"
 
+	"github.com/weirhq/weir/test/kong"
 	"github.com/weirhq/weir/test/servers"
 )
 
@@ -53,12 +54,13 @@ func TestComposeDemo(t *testing.T) {
 
 	service := project.Services["weir"]
 	weir := container{root: layOut(t)}
-	before := lock(t, weir.root)
+	before := lock(t, weir.root, image.volumes)
+	weir.env = append(weir.env, image.env...)
 	for name, value := range service.Environment {
 		weir.env = append(weir.env, name+"="+strings.ReplaceAll(*value, "redis:6379", redis.Addr()))
 	}
 	weir.env = append(weir.env, "WEIR_SERVER_HOST=127.0.0.1", "WEIR_SERVER_DRAIN_DELAY=100ms",
-		"WEIR_SERVER_GRPC_PORT="+port(t, grpc), "WEIR_SERVER_FAST_PORT="+port(t, fast), "WEIR_SERVER_PORT="+port(t, web))
+		"WEIR_AUTH_INSECURE=true", "WEIR_SERVER_GRPC_PORT="+port(t, grpc), "WEIR_SERVER_FAST_PORT="+port(t, fast), "WEIR_SERVER_PORT="+port(t, web))
 
 	process := servers.StartCommand(t, "weir", weir.command(t.Context(), slices.Concat(image.entrypoint, image.command)))
 	ready := process.Await(t, func() bool { return status(t, "http://"+web+"/readyz", nil) == http.StatusOK })
@@ -82,8 +84,15 @@ func TestComposeDemo(t *testing.T) {
 		t.Errorf("Envoy's health check fails while it is live: %v: %s", err, output)
 	}
 
-	first, second, _ := demoURLs(t)
-	at := strings.NewReplacer("http://127.0.0.1:10000", envoy.URL("ingress"), "http://127.0.0.1:10001", envoy.URL("ingress-2"))
+	// Kong itself is played, the plugin that does its limiting is the real one.
+	kongs := kong.Start(t, 2).Front(filepath.Join(servers.Root(t), "examples", "kong", "kong.yml"), map[string]string{"weir:50051": grpc, "echo:8088": upstream.Addr()})
+	first, second, third := demoURLs(t)
+	at := strings.NewReplacer("http://127.0.0.1:10000", envoy.URL("ingress"), "http://127.0.0.1:10001", envoy.URL("ingress-2"), "http://127.0.0.1:8000", kongs)
+	for _, url := range []string{kongs + "/", at.Replace(third[0])} { // both of Kong's routes let a first request pass
+		if code := status(t, url, nil); code != http.StatusOK {
+			t.Errorf("%s of Kong is answered %d before the limit is reached, want 200", url, code)
+		}
+	}
 	if code := status(t, at.Replace(first[0]), nil); code != http.StatusOK {
 		t.Errorf("the first line of the demo is answered %d, want 200", code)
 	}
@@ -94,11 +103,20 @@ func TestComposeDemo(t *testing.T) {
 	if codes[0] != http.StatusOK || codes[len(codes)-1] != http.StatusTooManyRequests {
 		t.Errorf("the second line of the demo is answered %v, want 200 that turns into 429", codes)
 	}
-	if passed := upstream.Requests(); int(passed) >= 1+len(second) {
+	if code := status(t, at.Replace(third[0]), nil); code != http.StatusTooManyRequests {
+		t.Errorf("the third line of the demo is answered %d, want 429: Envoy's requests have used the limit up", code)
+	}
+	if passed := upstream.Requests(); int(passed) >= 3+len(second) {
 		t.Errorf("all %d requests reached the upstream", passed)
 	}
 	if keys := redis.Do("dbsize"); keys == int64(0) {
 		t.Error("weir keeps no counters in Redis")
+	}
+
+	// The root folder is read-only, and rules can be made all the same.
+	rule := `{"scope": "user", "identifier_pattern": "ann", "limit": 5, "window_seconds": 60}`
+	if code, body := post(t, "http://"+web+"/api/v1/ratelimit/rules", rule); code != http.StatusCreated {
+		t.Errorf("a rule made through the API is answered %d: %s", code, body)
 	}
 
 	process.Signal(syscall.SIGTERM)
@@ -108,7 +126,7 @@ func TestComposeDemo(t *testing.T) {
 	if check() == nil {
 		t.Error("weir's health check passes while it is stopped")
 	}
-	if after := tree(t, weir.root); !slices.Equal(before, after) {
+	if after := tree(t, weir.root, image.volumes); !slices.Equal(before, after) {
 		t.Errorf("weir changed its root folder: %v, before %v", after, before)
 	}
 }
@@ -186,6 +204,26 @@ func status(t *testing.T, url string, header http.Header) int {
 	return response.StatusCode
 }
 
+// post sends a JSON document.
+func post(t *testing.T, url, document string) (code int, answer string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
 func port(t *testing.T, address string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
@@ -195,13 +233,16 @@ func port(t *testing.T, address string) string {
 	return port
 }
 
-// lock makes everything below a folder read-only until the test ends, and returns what is there.
-func lock(t *testing.T, root string) []string {
+// lock makes everything below a folder but the volumes read-only until the test ends, and returns what is there.
+func lock(t *testing.T, root string, volumes []string) []string {
 	t.Helper()
 	chmod := func(write fs.FileMode) {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err
+			}
+			if isVolume(root, path, volumes) {
+				return fs.SkipDir
 			}
 			info, err := entry.Info()
 			if err != nil {
@@ -215,16 +256,23 @@ func lock(t *testing.T, root string) []string {
 	}
 	chmod(0)
 	t.Cleanup(func() { chmod(0o200) })
-	return tree(t, root)
+	return tree(t, root, volumes)
 }
 
-// tree lists everything below a folder, with modes, sizes and times.
-func tree(t *testing.T, root string) []string {
+func isVolume(root, path string, volumes []string) bool {
+	return slices.ContainsFunc(volumes, func(volume string) bool { return path == filepath.Join(root, volume) })
+}
+
+// tree lists everything below a folder but the volumes, with modes, sizes and times.
+func tree(t *testing.T, root string, volumes []string) []string {
 	t.Helper()
 	var entries []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if isVolume(root, path, volumes) {
+			return fs.SkipDir
 		}
 		info, err := entry.Info()
 		if err != nil {
