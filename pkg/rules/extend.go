@@ -6,6 +6,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
+// Left is a definition that Extend has left out.
+type Left struct {
+	Domain string
+	*Definition
+}
+
 // Extend returns a table of t's definitions and those of further sources, which may add to t's domains. A definition at the
 // first level that stands where one of t's does, or has the ID of one of t's rules, is left out: t's wins. Those left out are
 // returned. The error is as Compile's, about everything else that is wrong with the sources.
@@ -14,7 +20,7 @@ import (
 // elements may be nil, has compiled from the very same definitions.
 //
 // In a table made by Safe, the safe default stays what descriptors get that match nothing, in the sources' domains too.
-func (t *Table) Extend(reuse []*Table, sources ...*Source) (*Table, []*Definition, error) {
+func (t *Table) Extend(reuse []*Table, sources ...*Source) (*Table, []Left, error) {
 	added := layer{sources: sources}
 	if slices.ContainsFunc(sources, func(s *Source) bool {
 		return slices.ContainsFunc(s.Domains, func(d Domain) bool { return identifies(d.Descriptors) })
@@ -29,12 +35,12 @@ func (t *Table) Extend(reuse []*Table, sources ...*Source) (*Table, []*Definitio
 	if err != nil {
 		return nil, nil, err
 	}
-	var left []*Definition
+	var left []Left
 	for _, name := range table.names {
 		d := table.domains[name]
 		for _, each := range d.yielded {
 			if d.parts[each.part].layer == len(table.layers)-1 {
-				left = append(left, each.Definition)
+				left = append(left, Left{name, each.Definition})
 			}
 		}
 	}

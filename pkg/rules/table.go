@@ -141,6 +141,9 @@ func (t *Table) Defines(domain, key, value string) bool {
 	})
 }
 
+// IsSafe tells whether the table holds what Safe makes and no more.
+func (t *Table) IsSafe() bool { return t.safe != nil && len(t.domains) == 0 }
+
 // Sources returns what the table was compiled from. The slice is the caller's.
 func (t *Table) Sources() []*Source {
 	var sources []*Source

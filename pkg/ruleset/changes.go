@@ -14,7 +14,7 @@ const maxChanges = 5 * rulestore.MaxPageSize
 // caughtUp returns the stored rules after the changes that the audit table has since they were read, and its revision. ok is
 // false if that cannot be told from it: too many changes, or ones that it does not have because someone wrote past the
 // store. It makes the time that a change takes independent of the number of rules, as far as the database goes.
-func (s *Set) caughtUp(ctx context.Context, revision int64) (stored []rulestore.Rule, reached int64, ok bool) {
+func (s *store) caughtUp(ctx context.Context, revision int64) (stored []rulestore.Rule, reached int64, ok bool) {
 	entries, ok := s.since(ctx)
 	if !ok || len(entries) == 0 || entries[0].Revision < revision {
 		return nil, 0, false
@@ -54,11 +54,11 @@ func (s *Set) caughtUp(ctx context.Context, revision int64) (stored []rulestore.
 }
 
 // since returns the audit entries after the revision that was read last, newest first. ok is false if some may be missing.
-func (s *Set) since(ctx context.Context) (entries []rulestore.AuditEntry, ok bool) {
+func (s *store) since(ctx context.Context) (entries []rulestore.AuditEntry, ok bool) {
 	filter := rulestore.AuditFilter{Limit: 20}
 	expected := int64(unread) // the revision of the next entry, or the one after it
 	for len(entries) < maxChanges {
-		page, err := s.store.Audit(ctx, filter)
+		page, err := s.Audit(ctx, filter)
 		if err != nil {
 			return nil, false
 		}

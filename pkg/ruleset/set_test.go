@@ -49,6 +49,7 @@ type observed struct {
 	inForce            int
 	merged, overridden int
 	up                 bool
+	from               map[string]State
 }
 
 func (o *observed) note(f func()) {
@@ -62,6 +63,15 @@ func (o *observed) RulesRefused() { o.note(func() { o.refused++ }) }
 func (o *observed) SafeDefault()  { o.note(func() { o.safe = true }) }
 func (o *observed) RulesInForce(all []*ratelimit.Rule, _ string) {
 	o.note(func() { o.inForce = len(all) })
+}
+
+func (o *observed) RulesFrom(source, version string, rules int) {
+	o.note(func() {
+		if o.from == nil {
+			o.from = map[string]State{}
+		}
+		o.from[source] = State{Source: source, Version: version, Rules: rules}
+	})
 }
 
 func (o *observed) StoredRules(merged, overridden int) {
@@ -328,14 +338,14 @@ func TestWrittenCountsAtOnce(t *testing.T) {
 	f.set.Written(t.Context())
 	f.expect("bob", 20)
 
-	f.set.turn <- struct{}{} // someone else reads, and takes long
+	f.set.store.turn <- struct{}{} // someone else reads, and takes long
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	f.set.Written(ctx)
 	if err := f.set.Refresh(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	<-f.set.turn
+	<-f.set.store.turn
 }
 
 func TestDefaultThatCannotBe(t *testing.T) {
@@ -391,8 +401,8 @@ func TestCatchingUp(t *testing.T) {
 		if _, err := f.store.All(t.Context(), func(rule *rulestore.Rule) error { all = append(all, *rule); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(f.set.stored, all) {
-			t.Errorf("%s: in memory is\n%+v, in the store\n%+v", what, f.set.stored, all)
+		if !slices.Equal(f.set.store.stored, all) {
+			t.Errorf("%s: in memory is\n%+v, in the store\n%+v", what, f.set.store.stored, all)
 		}
 		if got := store.reads.Swap(0); got != reads {
 			t.Errorf("%s: all rules were read %d times, want %d", what, got, reads)
@@ -480,7 +490,7 @@ func BenchmarkRefresh(b *testing.B) {
 		b.Run(fmt.Sprintf("all of %d", n), func(b *testing.B) {
 			f.set.Load(b.Context())
 			for b.Loop() {
-				f.set.revision = unread
+				f.set.store.revision = unread
 				if err := f.set.Refresh(b.Context()); err != nil {
 					b.Fatal(err)
 				}

@@ -14,6 +14,7 @@ type ruleMetrics struct {
 	successful, time, count, hash prometheus.Gauge
 	safeDefault                   prometheus.Gauge
 	merged, overridden, storeUp   prometheus.Gauge
+	from, fromCount               *prometheus.GaugeVec
 }
 
 func newRuleMetrics(registry prometheus.Registerer) ruleMetrics {
@@ -27,12 +28,21 @@ func newRuleMetrics(registry prometheus.Registerer) ruleMetrics {
 		Help: "Rules of the rule store by state: in force (or disabled), or overridden by a rule file.",
 	}, []string{"state"})
 	registry.MustRegister(stored)
+	from := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "rules_source_info",
+		Help: "1 for the version of the rules that each source contributes: a hash of files, the revision of the rule store, the version_info of a control plane.",
+	}, []string{"source", "version"})
+	fromCount := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "rules_source_rules", Help: "Rules that each source has, those included that another source overrides.",
+	}, []string{"source"})
+	registry.MustRegister(from, fromCount)
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
 		registry.MustRegister(g)
 		return g
 	}
 	return ruleMetrics{
+		from: from, fromCount: fromCount,
 		succeeded:   reloads.WithLabelValues("success"),
 		failed:      reloads.WithLabelValues("failure"),
 		successful:  gauge("rules_last_reload_successful", "1 if the last load of the rules was good, 0 if it was refused and the rules before it are in force."),
@@ -60,6 +70,13 @@ func (m *Metrics) RulesInForce(rules []*ratelimit.Rule, hash string) {
 	m.decisions.keep(rules)
 	m.rules.count.Set(float64(len(rules)))
 	m.rules.hash.Set(hashNumber(hash))
+}
+
+// RulesFrom tells which version of its rules a source contributes to those in force, and how many they are.
+func (m *Metrics) RulesFrom(source, version string, rules int) {
+	m.rules.from.DeletePartialMatch(prometheus.Labels{"source": source})
+	m.rules.from.WithLabelValues(source, version).Set(1)
+	m.rules.fromCount.WithLabelValues(source).Set(float64(rules))
 }
 
 // StoredRules tells how many rules of the rule store are merged with those of files, and how many a file overrides.
