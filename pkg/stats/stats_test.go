@@ -2,6 +2,7 @@ package stats_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirhq/weir/pkg/denycache"
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/memstore"
 	"github.com/weirhq/weir/pkg/ratelimit"
@@ -232,6 +234,51 @@ func TestGlobalShadow(t *testing.T) {
 	edge.user.over_limit 8
 	edge.user.total_hits 18
 	edge.user.within_limit 6
+	`)
+}
+
+// What the deny cache denies is over the limit, and marked.
+func TestDenyCache(t *testing.T) {
+	c := count(t, stats.Options{}, one)
+	behind := memstore.New(memstore.Options{})
+	t.Cleanup(behind.Close)
+	cache := denycache.New(behind, denycache.Options{})
+	cache.Listening(true)
+	c.limiter = engine.New(cache, engine.Options{Recorder: c.Stats})
+	c.load(one)
+	for range 4 {
+		c.hit("edge", "user=ann", 10)
+	}
+	c.expect(`
+	edge.user.near_limit 2
+	edge.user.over_limit 30
+	edge.user.over_limit_with_local_cache 20
+	edge.user.total_hits 40
+	edge.user.within_limit 10
+	`)
+}
+
+// away is a store that cannot decide.
+type away struct{}
+
+func (away) Take(_ context.Context, charges []ratelimit.Charge) {
+	for i := range charges {
+		charges[i].Err = errors.New("away")
+	}
+}
+
+func (away) Reset(context.Context, []string) error { return nil }
+
+// A request that no store could decide is an error of Redis, once, and its hits are neither within the limit nor over it.
+func TestStoreAway(t *testing.T) {
+	c := count(t, stats.Options{}, one)
+	c.limiter = engine.New(away{}, engine.Options{Recorder: c.Stats})
+	c.load(one)
+	descriptor := ratelimit.Descriptor{Entries: []ratelimit.Entry{{Key: "user", Value: "ann"}}}
+	c.decide(ratelimit.Request{Domain: "edge", Cost: 2, Descriptors: []ratelimit.Descriptor{descriptor, descriptor}})
+	c.expect(`
+	ratelimit.service.call.should_rate_limit.redis_error 1
+	edge.user.total_hits 4
 	`)
 }
 
