@@ -40,7 +40,7 @@ func TestServingAllocatesNothing(t *testing.T) {
 	} {
 		calls = append(calls, Call{Request: marshal(t, &rlsv3.RateLimitRequest{Domain: "edge", Descriptors: descriptors})})
 	}
-	w := new(work)
+	w := s.newWork()
 	serve := func() {
 		for i := range calls {
 			calls[i].Reply = calls[i].Reply[:0]

@@ -55,8 +55,14 @@ func New(limiter *engine.Limiter, options Options) *Service {
 		options.Now = time.Now
 	}
 	s := &Service{limiter: limiter, options: options}
-	s.pool.New = func() any { return new(work) }
+	s.pool.New = func() any { return s.newWork() }
 	return s
+}
+
+func (s *Service) newWork() *work {
+	w := &work{service: s}
+	w.onWait = w.waiting
+	return w
 }
 
 // Call is one ShouldRateLimit.
@@ -72,12 +78,18 @@ type Call struct {
 	Code codes.Code
 	// Message says what is wrong, and is empty if nothing is.
 	Message string
+	// Done tells that the call is answered, Postponed that it is not, because it would have had to wait; see ServeEarly.
+	Done, Postponed bool
 }
 
-func (c *Call) fail(code codes.Code, message string) { c.Code, c.Message = code, message }
+func (c *Call) fail(code codes.Code, message string) { c.Code, c.Message, c.Done = code, message, true }
 
 // work is the memory of one Serve.
 type work struct {
+	service *Service
+	onWait  func() bool // waiting, made once
+	early   func() bool // of ServeEarly
+	serving []Call      // meanwhile
 	decoder decoder
 	batch   engine.Batch
 	calls   []int // for each request of the batch, its call
@@ -98,6 +110,7 @@ func (w *work) reset() {
 		*d = decoder{}
 	}
 	w.batch.Reset()
+	w.early, w.serving = nil, nil
 	w.calls = w.calls[:0]
 	clear(w.headers)
 	w.headers = w.headers[:0]
@@ -110,18 +123,26 @@ func (w *work) reset() {
 //
 // A panic fails only the call that causes it. One that comes while the calls are decided together has each of them decided
 // alone, and may have charged the others twice: too much rather than too little.
-func (s *Service) Serve(ctx context.Context, calls []Call) {
+func (s *Service) Serve(ctx context.Context, calls []Call) { s.ServeEarly(ctx, calls, nil) }
+
+// ServeEarly is Serve for a caller that does not want to hold up calls that need no store by those that do: early is called
+// before the store is waited for, with Done set in the calls that are answered. If it returns false, the others are Postponed:
+// they are not answered, nothing was charged for them, and they are to be served again. A panic can lead to further calls of early.
+func (s *Service) ServeEarly(ctx context.Context, calls []Call, early func() (wait bool)) {
 	if s.options.Tracer != nil {
-		s.serveTraced(ctx, calls)
+		s.serveTraced(ctx, calls, early)
 		return
 	}
-	s.answer(ctx, calls, nil)
+	s.answer(ctx, calls, early, nil)
 }
 
 // answer answers calls. recorded, if not nil, is told what was decided.
-func (s *Service) answer(ctx context.Context, calls []Call, recorded *spans) {
+func (s *Service) answer(ctx context.Context, calls []Call, early func() bool, recorded *spans) {
 	w := s.pool.Get().(*work) //nolint:forcetypeassert // the pool holds nothing else
 	w.batch.Timed = recorded != nil
+	if early != nil {
+		w.early, w.serving, w.batch.Early = early, calls, w.onWait
+	}
 	if s.serve(ctx, calls, w) {
 		if recorded != nil {
 			recorded.decided(ctx, w)
@@ -133,7 +154,9 @@ func (s *Service) answer(ctx context.Context, calls []Call, recorded *spans) {
 	// What the panic left in w, nobody knows: it is dropped.
 	if len(w.calls) > 1 {
 		for _, at := range w.calls {
-			s.answer(ctx, calls[at:at+1], nil)
+			if !calls[at].Done {
+				s.answer(ctx, calls[at:at+1], early, nil)
+			}
 		}
 	}
 }
@@ -142,6 +165,7 @@ func (s *Service) answer(ctx context.Context, calls []Call, recorded *spans) {
 func (s *Service) serve(ctx context.Context, calls []Call, w *work) bool {
 	for i := range calls {
 		calls[i].Code, calls[i].Message = codes.OK, ""
+		calls[i].Done, calls[i].Postponed = false, false
 		w.batch.Requests = append(w.batch.Requests, ratelimit.Request{})
 		if s.decode(&calls[i], w) {
 			w.calls = append(w.calls, i)
@@ -152,10 +176,29 @@ func (s *Service) serve(ctx context.Context, calls []Call, w *work) bool {
 	if !s.decide(ctx, calls, w) {
 		return false
 	}
-	for i, at := range w.calls {
-		s.encode(&calls[at], w, &w.batch.Decisions[i])
-	}
+	w.encode(calls)
 	return true
+}
+
+// waiting is called before the store is waited for.
+func (w *work) waiting() bool {
+	w.encode(w.serving)
+	return w.early()
+}
+
+// encode answers the calls whose decisions are made.
+func (w *work) encode(calls []Call) {
+	for i, at := range w.calls {
+		call, decision := &calls[at], &w.batch.Decisions[i]
+		switch {
+		case call.Done || !decision.Made:
+		case errors.Is(decision.Err, engine.ErrPostponed):
+			call.Postponed = true
+		default:
+			call.Done = true
+			w.service.encode(call, w, decision)
+		}
+	}
 }
 
 // decode reads a call into the last request of the batch.

@@ -28,7 +28,7 @@ type spans struct {
 
 // serveTraced is Serve with a span for each call whose trace is recorded, and in it one for the time that the store took.
 // Descriptors are left out: their values may identify clients.
-func (s *Service) serveTraced(ctx context.Context, calls []Call) {
+func (s *Service) serveTraced(ctx context.Context, calls []Call, early func() bool) {
 	recorded := &spans{tracer: s.options.Tracer, calls: make([]trace.Span, len(calls))}
 	recording := false
 	for i := range calls {
@@ -45,10 +45,10 @@ func (s *Service) serveTraced(ctx context.Context, calls []Call) {
 		}
 	}
 	if !recording {
-		s.answer(ctx, calls, nil)
+		s.answer(ctx, calls, early, nil)
 		return
 	}
-	s.answer(ctx, calls, recorded)
+	s.answer(ctx, calls, early, recorded)
 	for i, span := range recorded.calls {
 		if span == nil {
 			continue

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"sync"
@@ -22,10 +23,10 @@ type fastFront struct {
 	listener net.Listener
 }
 
-// openFast opens the listeners of the fast front, none if it is turned off.
+// openFast opens the listeners of the fast front: its port, unless that is turned off, and its socket, if it has one.
 func (a *app) openFast(ctx context.Context, f *fronts, service *envoy.Service) error {
 	settings := &a.config.Server
-	if !settings.Fast.Enabled {
+	if !settings.Fast.Enabled && settings.Fast.Socket == "" {
 		return nil
 	}
 	options := a.fastOptions()
@@ -42,13 +43,16 @@ func (a *app) openFast(ctx context.Context, f *fronts, service *envoy.Service) e
 		a.cleanup.add(func() { _ = listener.Close() })
 		f.fast = append(f.fast, fastFront{fastgrpc.New(options, methods...), listener})
 	}
+	if !settings.Fast.Enabled {
+		return nil
+	}
 	if a.config.TLS.Enabled() {
 		var err error
 		if options.TLS, err = a.serverTLS("fast", true, "h2"); err != nil {
 			return err
 		}
 	}
-	listener, err := listenTCP(ctx, settings.Host, settings.FastPort, "server.fast_port")
+	listener, err := listenTCP(ctx, cmp.Or(settings.GRPCHost, settings.Host), settings.FastPort, "server.fast_port")
 	if err != nil {
 		return err
 	}
@@ -83,20 +87,45 @@ func (a *app) fastOptions() fastgrpc.Options {
 
 // rateLimits has a batch of calls decided at once.
 func rateLimits(service *envoy.Service) fastgrpc.Handler {
-	pool := sync.Pool{New: func() any { return new([]envoy.Call) }}
+	pool := sync.Pool{New: func() any {
+		b := new(rateLimitBatch)
+		b.early = b.wait
+		return b
+	}}
 	return func(ctx context.Context, calls []fastgrpc.Call) {
-		kept := pool.Get().(*[]envoy.Call) //nolint:forcetypeassert // the pool holds nothing else
-		batch := (*kept)[:0]
+		b := pool.Get().(*rateLimitBatch) //nolint:forcetypeassert // the pool holds nothing else
+		b.context, b.calls = ctx, calls
 		for i := range calls {
-			batch = append(batch, envoy.Call{Request: calls[i].Request, Traceparent: calls[i].Header, Reply: calls[i].Reply})
+			b.asked = append(b.asked, envoy.Call{Request: calls[i].Request, Traceparent: calls[i].Header, Reply: calls[i].Reply})
 		}
-		service.Serve(ctx, batch)
-		for i := range batch {
-			calls[i].Reply, calls[i].Code, calls[i].Message = batch[i].Reply, batch[i].Code, batch[i].Message
+		service.ServeEarly(ctx, b.asked, b.early)
+		b.deliver()
+		clear(b.asked)
+		b.context, b.calls, b.asked = nil, nil, b.asked[:0]
+		pool.Put(b)
+	}
+}
+
+// rateLimitBatch is what one call of the handler needs.
+type rateLimitBatch struct {
+	context context.Context //nolint:containedctx // for as long as the handler's call
+	calls   []fastgrpc.Call
+	asked   []envoy.Call
+	early   func() bool // wait, made once
+}
+
+// wait sends what is decided before the store is waited for.
+func (b *rateLimitBatch) wait() bool {
+	b.deliver()
+	return fastgrpc.Wait(b.context)
+}
+
+// deliver gives the calls the answers that are new.
+func (b *rateLimitBatch) deliver() {
+	for i := range b.asked {
+		if asked, call := &b.asked[i], &b.calls[i]; asked.Done && !call.Done {
+			call.Reply, call.Code, call.Message, call.Done = asked.Reply, asked.Code, asked.Message, true
 		}
-		clear(batch)
-		*kept = batch
-		pool.Put(kept)
 	}
 }
 

@@ -17,6 +17,9 @@ type Batch struct {
 	// Timed asks for StoreBegan and StoreEnded: when the store was asked, and when it had answered. Both are 0 if it was not.
 	Timed                  bool
 	StoreBegan, StoreEnded time.Time
+	// Early, if not nil, is called before the store waits for something: the Decisions that are Made need not wait for the
+	// others. It may refuse: the others then end with ErrPostponed, and nothing is charged for them. Reset forgets it.
+	Early func() (wait bool)
 	// Decisions has one element per request after Decide. It is overwritten by the next Decide and gone after Reset.
 	Decisions []Decision
 
@@ -29,12 +32,15 @@ type Batch struct {
 	hits     []ratelimit.Hit
 	results  []ratelimit.Result
 	keys     []byte
+	early    early
 }
 
 type span struct{ first, end int32 }
 
 // Decision is the answer to one request.
 type Decision struct {
+	// Made is true once the rest is there: always after Decide, and while Batch.Early runs for what does not wait.
+	Made bool
 	// Over is true if the request must not go on.
 	Over bool
 	// UnknownDomain is true if there are no rules for the request's domain (and it brought no fallback): it may go on.
@@ -45,8 +51,8 @@ type Decision struct {
 	Shadowed bool
 	// At is when a request with an ID was decided, see ratelimit.Charge.At. 0 if it has none.
 	At int64
-	// Err says why there is no decision: ErrNoDomain, ErrNoDescriptors, or ratelimit.ErrConflict. Over is false then, and
-	// the statuses mean nothing.
+	// Err says why there is no decision: ErrNoDomain, ErrNoDescriptors, ErrPostponed or ratelimit.ErrConflict. Over is
+	// false then, and the statuses mean nothing.
 	Err error
 	// StoreErr is the first error of a store that is not guarded by failure modes. The decision stands: such a descriptor is
 	// let pass.
@@ -104,6 +110,7 @@ func (b *Batch) Reset() {
 	b.Requests = emptied(b.Requests, keepElements)
 	b.Decisions = emptied(b.Decisions, keepElements)
 	b.Peek, b.Timed = false, false
+	b.Early, b.early = nil, early{}
 	b.statuses = emptied(b.statuses, keepElements)
 	b.plans = emptied(b.plans, keepElements)
 	b.limits = emptied(b.limits, keepElements)

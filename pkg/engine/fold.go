@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"errors"
-
-	"github.com/weirhq/weir/pkg/ratelimit"
-)
+import "github.com/weirhq/weir/pkg/ratelimit"
 
 // fold turns the store's results into the answer to one request, and tells the Recorder.
 //
@@ -19,7 +15,7 @@ func (l *Limiter) fold(b *Batch, request *ratelimit.Request, decision *Decision,
 	}
 	for i := range plans {
 		if plans[i].verdict == count {
-			if err := b.charges[plans[i].charge].Err; errors.Is(err, ratelimit.ErrConflict) {
+			if err := b.charges[plans[i].charge].Err; err != nil && passed(err) {
 				decision.Err = err
 				return
 			}

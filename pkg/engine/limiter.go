@@ -80,13 +80,20 @@ func (l *Limiter) Decide(ctx context.Context, b *Batch) {
 	}
 
 	l.take(ctx, b)
+	l.foldAll(b)
+}
 
-	first = 0
+// foldAll makes the decisions that can be made now and have not been.
+func (l *Limiter) foldAll(b *Batch) {
+	first := 0
 	for i := range b.Requests {
 		request, decision := &b.Requests[i], &b.Decisions[i]
 		end := first + len(request.Descriptors)
-		if decision.Err == nil {
-			l.fold(b, request, decision, b.plans[first:end])
+		if plans := b.plans[first:end]; !decision.Made && !b.undecided(plans) {
+			decision.Made = true
+			if decision.Err == nil {
+				l.fold(b, request, decision, plans)
+			}
 		}
 		first = end
 	}
@@ -113,6 +120,10 @@ func (l *Limiter) take(ctx context.Context, b *Batch) {
 	}
 	if b.Timed {
 		b.StoreBegan = time.Now()
+	}
+	if b.Early != nil {
+		b.early.begin(ctx, l, b)
+		ctx = &b.early
 	}
 	l.store.Take(ctx, b.charges)
 	if b.Timed {

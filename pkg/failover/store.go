@@ -87,6 +87,13 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 		return
 	}
 
+	if !engine.Waiting(ctx) {
+		for i := range charges {
+			charges[i].Err = engine.ErrPostponed
+		}
+		return
+	}
+
 	start := time.Now()
 	call, cancel := s.bounded(ctx, start)
 	s.guard(call, charges)

@@ -20,6 +20,15 @@ const (
 	waitPath = "/test.Echo/Wait"
 )
 
+// patient makes a handler one that may wait.
+func patient(handler fastgrpc.Handler) fastgrpc.Handler {
+	return func(ctx context.Context, calls []fastgrpc.Call) {
+		if fastgrpc.Wait(ctx) {
+			handler(ctx, calls)
+		}
+	}
+}
+
 // echo answers what it is asked; a request of the byte 0xff alone is refused.
 func echo(_ context.Context, calls []fastgrpc.Call) {
 	for i := range calls {
@@ -35,7 +44,7 @@ func echo(_ context.Context, calls []fastgrpc.Call) {
 func start(t testing.TB, options fastgrpc.Options, methods ...fastgrpc.Method) (*fastgrpc.Server, string) {
 	t.Helper()
 	if methods == nil {
-		methods = []fastgrpc.Method{{Path: echoPath, Handler: echo}, {Path: waitPath, Handler: echo, Waits: true}}
+		methods = []fastgrpc.Method{{Path: echoPath, Handler: echo}, {Path: waitPath, Handler: patient(echo), Waits: true}}
 	}
 	server := fastgrpc.New(options, methods...)
 	var config net.ListenConfig
@@ -119,6 +128,9 @@ func TestMessageTooLarge(t *testing.T) {
 func TestShutdownAnswersWhatWasAsked(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	server, address := start(t, fastgrpc.Options{}, fastgrpc.Method{Path: waitPath, Waits: true, Handler: func(ctx context.Context, calls []fastgrpc.Call) {
+		if !fastgrpc.Wait(ctx) {
+			return
+		}
 		close(entered)
 		<-leave
 		echo(ctx, calls)

@@ -23,6 +23,11 @@ type batch struct {
 	arrived time.Time
 	context *deadline
 
+	first, end int // of the calls that a handler has now
+	method     *Method
+	waits      bool // it takes one of the connection's flights
+	postponed  bool // there was none
+
 	reading bool   // it is handled by the goroutine that reads; under conn.mu
 	buf     []byte // the read buffer that its requests are in, once another goroutine reads; under conn.mu
 
@@ -42,7 +47,7 @@ func (b *batch) add(s *stream, request []byte) {
 		b.calls = append(b.calls, Call{})
 	}
 	call := &b.calls[len(b.calls)-1]
-	call.Request, call.Header, call.Reply, call.Code, call.Message = request, s.kept, call.Reply[:0], codes.OK, ""
+	*call = Call{Request: request, Header: s.kept, Reply: call.Reply[:0]}
 }
 
 // release gives the memory back.
@@ -60,7 +65,7 @@ func (b *batch) release() {
 	if cap(b.calls) > keptCalls {
 		return
 	}
-	b.conn, b.buf, b.reading = nil, nil, false
+	b.conn, b.buf, b.method, b.reading, b.waits = nil, nil, nil, false, false
 	b.streams, b.calls = b.streams[:0], b.calls[:0]
 	batches.Put(b)
 }
@@ -69,7 +74,7 @@ func (b *batch) release() {
 func (b *batch) forgetCancelled(first int) {
 	n := first
 	for i := first; i < len(b.streams); i++ {
-		if b.streams[i].cancelled {
+		if b.streams[i].cancelled || b.conn.closing {
 			b.conn.drop(b.streams[i])
 			continue
 		}
@@ -136,7 +141,7 @@ func (b *batch) group(first int) (end int) {
 
 // handle has calls of one method answered by its handler.
 func (b *batch) handle(first, end int) {
-	s, method, calls := b.conn.server, b.streams[first].method, b.calls[first:end]
+	method, calls := b.method, b.calls[first:end]
 	at := b.arrived.Add(b.timeout(first))
 	if !time.Now().Before(at) {
 		for i := range calls {
@@ -146,25 +151,39 @@ func (b *batch) handle(first, end int) {
 		if b.context == nil {
 			b.context = new(deadline)
 		}
-		b.context.at = at
-		s.call(method, b.context, calls)
+		b.context.batch, b.context.at = b, at
+		b.call(method, calls)
 		if !b.context.release() {
 			b.context = nil
 		}
 	}
-	s.options.Answered(method.Path, calls, time.Since(b.arrived))
 }
 
-func (s *Server) call(method *Method, context *deadline, calls []Call) {
+// told has the server's owner know about the answers to calls for which it holds, in runs.
+func (b *batch) told(holds func(*Call) bool) {
+	s, path, elapsed := b.conn.server, b.method.Path, time.Since(b.arrived)
+	for i := b.first; i < b.end; i++ {
+		first := i
+		for i < b.end && holds(&b.calls[i]) {
+			i++
+		}
+		if i > first {
+			s.options.Answered(path, b.calls[first:i], elapsed)
+		}
+	}
+}
+
+func (b *batch) call(method *Method, calls []Call) {
 	defer func() {
 		if value := recover(); value != nil {
 			for i := range calls {
 				calls[i].Code, calls[i].Message = codes.Internal, "internal error"
 			}
-			s.options.Panicked(value, debug.Stack())
+			b.postponed = false
+			b.conn.server.options.Panicked(value, debug.Stack())
 		}
 	}()
-	method.Handler(context, calls)
+	method.Handler(b.context, calls)
 }
 
 // handle has the calls of b answered, and those of batches that have waited for it. It reports whether this goroutine is
@@ -172,34 +191,22 @@ func (s *Server) call(method *Method, context *deadline, calls []Call) {
 func (c *conn) handle(b *batch) (reading bool) {
 	for b != nil {
 		b.sort()
-		for first := 0; first < len(b.streams); {
-			end := b.group(first)
-			if b.streams[first].method.Waits {
-				c.server.watch.add(b)
-				b.handle(first, end)
-				c.server.watch.remove(b)
-			} else {
-				b.handle(first, end)
-			}
-			c.mu.Lock()
-			for i := first; i < end; i++ {
-				c.answer(b.streams[i], &b.calls[i])
-			}
-			c.recent += end - first
-			b.forgetCancelled(end)
-			c.flush()
-			c.mu.Unlock()
-			first = end
+		for b.first = 0; b.first < len(b.streams); b.first = b.end {
+			b.end = b.group(b.first)
+			b.method = b.streams[b.first].method // streams are used again once they are answered
+			b.handle(b.first, b.end)
+			c.handled(b)
 		}
 		c.mu.Lock()
 		reading = b.reading
-		next := c.waiting
-		c.waiting = nil
-		if next != nil {
+		var next *batch
+		if b.waits {
+			c.flights--
+		}
+		if c.waiting != nil && c.flights < maxFlights {
+			next, c.waiting = c.waiting, nil
 			next.forgetCancelled(0)
 			next.reading = reading
-		} else {
-			c.flights--
 		}
 		c.endIfDrained()
 		c.mu.Unlock()
@@ -207,6 +214,77 @@ func (c *conn) handle(b *batch) (reading bool) {
 		b = next
 	}
 	return reading
+}
+
+// handled sends the answers of a handler that has returned.
+func (c *conn) handled(b *batch) {
+	if b.waits {
+		c.server.watch.remove(b)
+	}
+	b.told(func(call *Call) bool { return !call.sent && (call.Done || !b.postponed) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := b.first; i < b.end; i++ {
+		switch call := &b.calls[i]; {
+		case call.sent:
+		case b.postponed && !call.Done:
+			c.postpone(b, i)
+		default:
+			c.answer(b.streams[i], call)
+		}
+	}
+	b.postponed = false
+	c.recent += b.end - b.first
+	b.forgetCancelled(b.end)
+	c.flush()
+}
+
+// wait is Wait: it sends what is answered, and finds out whether the handler may wait.
+func (b *batch) wait() bool {
+	c := b.conn
+	b.told(func(call *Call) bool { return call.Done && !call.sent })
+	c.mu.Lock()
+	for i := b.first; i < b.end; i++ {
+		if call := &b.calls[i]; call.Done && !call.sent {
+			call.sent = true
+			c.answer(b.streams[i], call)
+		}
+	}
+	c.flush() // what is not an answer does not wait either
+	begins := false
+	if !b.waits {
+		if c.flights < maxFlights {
+			c.flights++
+			b.waits, begins = true, true
+		} else {
+			b.postponed = true
+		}
+	}
+	if b.waits && b.end < len(b.streams) {
+		c.split(b)
+	}
+	c.mu.Unlock()
+	if begins {
+		c.server.watch.add(b)
+	}
+	return b.waits
+}
+
+// split lets another goroutine handle the calls of b that no handler has yet: they have other deadlines, or another method that
+// waits.
+func (c *conn) split(b *batch) {
+	rest := batches.Get().(*batch) //nolint:forcetypeassert // the pool holds nothing else
+	rest.conn, rest.arrived = c, b.arrived
+	for i := b.end; i < len(b.streams); i++ {
+		c.keep(b.streams[i], b.calls[i].Request, rest)
+	}
+	clear(b.streams[b.end:])
+	b.streams, b.calls = b.streams[:b.end], b.calls[:b.end]
+	c.server.tasks.Add(1)
+	go func() {
+		defer c.server.tasks.Done()
+		c.handle(rest)
+	}()
 }
 
 // answer sends the answer of a call that was handled.

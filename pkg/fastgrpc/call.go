@@ -18,10 +18,16 @@ type Call struct {
 	Code codes.Code
 	// Message tells the client why Code is not OK.
 	Message string
+	// Done is set by a handler that calls Wait, in the calls that are answered by then.
+	Done bool
+
+	sent bool // so it must not be answered again
 }
 
 // Handler answers calls, all of them, in place. Its context ends by the deadline of the calls (those of one batch have nearly
 // the same one, or none). It is called by many goroutines at once.
+//
+// A handler that waits for something calls Wait before it does, with its context.
 type Handler func(ctx context.Context, calls []Call)
 
 // Method is what the server answers.
@@ -30,7 +36,17 @@ type Method struct {
 	Path string
 	// Handler answers its calls.
 	Handler Handler
-	// Waits says that the handler may wait for something. The calls of other methods are answered before, and the connection
-	// goes on being read.
+	// Waits says that the handler may call Wait: the calls of other methods are answered before.
 	Waits bool
+}
+
+// Wait tells that the handler whose context ctx is, or comes from, is about to wait. The answers of calls that are Done are sent,
+// and the connection goes on being read. If it returns false, too many handlers of the connection wait already: the handler must
+// return, having charged nothing for the calls that are not Done. They are handled again once there is room, unless they are
+// cancelled meanwhile.
+func Wait(ctx context.Context) bool {
+	if d, ok := ctx.Value(deadlineKey{}).(*deadline); ok {
+		return d.batch.wait()
+	}
+	return true
 }

@@ -206,39 +206,37 @@ func (c *conn) arrived() *batch {
 	}
 	c.active = c.server.tick.Load()
 	b.arrived = c.server.now()
-	if c.flights >= maxFlights {
-		c.enqueue(b)
-		c.flush()
-		return nil
-	}
-	c.flights++
 	b.reading = true
-	if len(c.out) > 0 && b.streams[0].method.Waits {
-		c.flush() // what is not an answer does not wait
-	}
 	return b
 }
 
-// enqueue keeps calls until a batch under way has ended.
-func (c *conn) enqueue(b *batch) {
+// postpone keeps call number i of b until a batch under way has ended.
+func (c *conn) postpone(b *batch, i int) {
 	if c.waiting == nil {
 		c.waiting = batches.Get().(*batch) //nolint:forcetypeassert // the pool holds nothing else
 		c.waiting.conn, c.waiting.arrived = c, b.arrived
 	}
-	for i, s := range b.streams {
-		if c.gathered+len(b.calls[i].Request) > 4*c.server.options.MaxMessageBytes {
+	c.keep(b.streams[i], b.calls[i].Request, c.waiting)
+}
+
+// keep adds a call to a batch that outlives the buffer that its request is in.
+func (c *conn) keep(s *stream, request []byte, to *batch) {
+	if s.cancelled || c.closing {
+		s.queued = false
+		c.drop(s)
+		return
+	}
+	if len(s.data) == 0 {
+		if c.gathered+len(request) > 4*c.server.options.MaxMessageBytes {
 			s.queued = false
 			c.respond(s, codes.ResourceExhausted, "too many bytes of waiting requests on this connection", nil)
-			continue
+			return
 		}
-		if len(s.data) == 0 {
-			s.data = append(s.data[:0], b.calls[i].Request...)
-			c.gathered += len(s.data)
-			b.calls[i].Request = s.data
-		}
-		c.waiting.add(s, b.calls[i].Request)
+		s.data = append(s.data[:0], request...)
+		c.gathered += len(s.data)
+		request = s.data
 	}
-	b.release()
+	to.add(s, request)
 }
 
 // handOver lets another goroutine read: the one that did waits in a handler, for b.

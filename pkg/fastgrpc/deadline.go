@@ -9,6 +9,7 @@ import (
 // deadline is a context that ends at a time. It makes its channel and its timer only when somebody asks for them, which a
 // handler that does not wait never does.
 type deadline struct {
+	batch *batch
 	at    time.Time
 	mu    sync.Mutex
 	done  chan struct{}
@@ -17,7 +18,14 @@ type deadline struct {
 
 func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
 
-func (d *deadline) Value(any) any { return nil }
+type deadlineKey struct{}
+
+func (d *deadline) Value(key any) any {
+	if key == (deadlineKey{}) {
+		return d
+	}
+	return nil
+}
 
 func (d *deadline) Err() error {
 	if time.Now().Before(d.at) {

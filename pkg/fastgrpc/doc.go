@@ -5,8 +5,9 @@
 // of calls.
 //
 // A handler that waits, for a store for example, keeps its connection from reading; a watch that runs in the background
-// gives the reading to another goroutine once that takes longer than a moment. Several batches of a connection may so be under
-// way, up to maxFlights; calls that arrive beyond that wait in a queue, and those that are cancelled there are never handled.
+// gives the reading to another goroutine once that takes longer than a moment. It says so before it waits (Wait), and what it has
+// answered by then is sent. Up to maxFlights batches of a connection may wait; calls that would have to wait beyond that do so in
+// a queue, and those that are cancelled there are never handled. Calls that need not wait are answered at any time.
 //
 // Everything a peer can make the server hold, do or wait for is bounded, see Options. Streaming methods, compression and
 // metadata are left to other servers: such calls are answered UNIMPLEMENTED or have what they carry ignored.

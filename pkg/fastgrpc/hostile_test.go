@@ -20,6 +20,9 @@ import (
 func blocking(release <-chan struct{}) (fastgrpc.Method, *atomic.Int64) {
 	var handled atomic.Int64
 	return fastgrpc.Method{Path: waitPath, Waits: true, Handler: func(ctx context.Context, calls []fastgrpc.Call) {
+		if !fastgrpc.Wait(ctx) {
+			return
+		}
 		handled.Add(int64(len(calls)))
 		<-release
 		echo(ctx, calls)

@@ -48,7 +48,7 @@ func (p *pipes) dial() net.Conn {
 // startPipes serves in memory until stop is called, which a test in a bubble of synctest must do.
 func startPipes(options fastgrpc.Options, methods ...fastgrpc.Method) (server *fastgrpc.Server, listener *pipes, stop func()) {
 	if methods == nil {
-		methods = []fastgrpc.Method{{Path: echoPath, Handler: echo}, {Path: waitPath, Handler: echo, Waits: true}}
+		methods = []fastgrpc.Method{{Path: echoPath, Handler: echo}, {Path: waitPath, Handler: patient(echo), Waits: true}}
 	}
 	server, listener = fastgrpc.New(options, methods...), newPipes()
 	ended := make(chan struct{})

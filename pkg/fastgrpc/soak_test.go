@@ -56,6 +56,9 @@ func (m moody) Read(b []byte) (int, error) {
 func TestSoak(t *testing.T) {
 	before := runtime.NumGoroutine()
 	slow := fastgrpc.Method{Path: waitPath, Waits: true, Handler: func(ctx context.Context, calls []fastgrpc.Call) {
+		if !fastgrpc.Wait(ctx) {
+			return
+		}
 		if rand.IntN(4) == 0 { //nolint:gosec // no secret
 			select {
 			case <-time.After(time.Duration(rand.IntN(12)) * time.Millisecond): //nolint:gosec // no secret
