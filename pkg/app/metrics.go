@@ -42,7 +42,7 @@ func (a *app) serveMetrics(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			a.logger.Error("metrics are not served any more", "address", listener.Addr().String(), "error", err)
+			a.logger.ErrorContext(ctx, "metrics are not served any more", "address", listener.Addr().String(), "error", err)
 		}
 	}()
 	a.cleanup.add(func() {

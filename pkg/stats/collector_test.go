@@ -26,7 +26,7 @@ func scrape(t *testing.T, c *counting, mapping *stats.Mapping) []string {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c.Collector(mapping))
 	recorded := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(recorded, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(recorded, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	if recorded.Code != http.StatusOK {
 		t.Fatalf("scrape: %d %s", recorded.Code, recorded.Body)
 	}

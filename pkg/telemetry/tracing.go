@@ -71,7 +71,7 @@ func NewTracing(ctx context.Context, options TracingOptions) (*Tracing, error) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		options.Logger.Warn("spans cannot be sent", "error", err)
+		options.Logger.WarnContext(ctx, "spans cannot be sent", "error", err)
 	}))
 	return &Tracing{
 		provider: sdktrace.NewTracerProvider(
