@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	"github.com/weirhq/weir/pkg/respond"
 	"github.com/weirhq/weir/pkg/stats"
 	"github.com/weirhq/weir/pkg/telemetry"
+	"github.com/weirhq/weir/pkg/xds"
 )
 
 // memoryShare is the part of the memory that becomes GOMEMLIMIT if that is not set.
@@ -40,11 +42,16 @@ type Options struct {
 	// Log is where log lines go. Greeting, if not nil, gets what a person wants to know once the server serves: its addresses,
 	// and what to try next.
 	Log, Greeting io.Writer
+	// Notices are told to the operator once, when the server starts.
+	Notices []Notice
 	// Reload makes the server load its rules again, as for a SIGHUP. nil: never.
 	Reload <-chan os.Signal
 	// Hurry, when closed, ends a drain at once.
 	Hurry <-chan struct{}
 }
+
+// Notice is something about a variable of the environment that an operator should know: what takes its place, for example.
+type Notice struct{ Variable, Text string }
 
 // app is one server while it is built and while it runs.
 type app struct {
@@ -56,7 +63,8 @@ type app struct {
 	tracing *telemetry.Tracing // nil: off
 	cleanup cleanup
 
-	identifiers *telemetry.Identifiers // how the log shows them
+	identifiers  *telemetry.Identifiers // how the log shows them
+	controlPlane *xds.Client            // that rules come from; nil: none
 }
 
 // Run serves until ctx ends, then drains and returns nil. It returns an error if the server cannot start or stops by itself;
@@ -67,6 +75,9 @@ func Run(ctx context.Context, options Options) error {
 	if err := a.setUpTelemetry(); err != nil {
 		return err
 	}
+	for _, notice := range options.Notices {
+		a.logger.Warn(notice.Text, "variable", notice.Variable)
+	}
 	tuneMemory(a.logger, a.config.Runtime.GOGC)
 
 	stores, err := a.openStores()
@@ -75,6 +86,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	limiter := engine.New(stores.store, engine.Options{
 		Prefix: a.config.RateLimit.KeyPrefix, DefaultDomain: a.config.Rules.DefaultDomain, Recorder: a.recorder(),
+		ShadowMode: a.config.RateLimit.ShadowMode, QuotaMode: a.config.RateLimit.QuotaMode,
 	})
 	rules, err := a.newRules(limiter)
 	if err != nil {
@@ -96,16 +108,22 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	fronts.ready.add("rules", false, rules.Ready)
+	if a.controlPlane != nil {
+		fronts.ready.add("control_plane", false, a.controlPlane.Ready)
+	}
 	if ruleStore != nil {
 		fronts.ready.add("database", false, rules.StoreReady)
 	}
-	if stores.ping != nil {
-		fronts.ready.add("redis", false, stores.ping)
+	fronts.needs(limiter, rules, stores.ping)
+	if err := a.serveDebug(ctx, limiter); err != nil {
+		return err
 	}
+	fronts.showReadiness(ctx)
 
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
 	tasks.Go(func() { rules.Run(background) })
+	tasks.Go(func() { fronts.followReadiness(background) })
 	tasks.Go(func() {
 		for {
 			select {
@@ -200,8 +218,7 @@ type grpcFront struct {
 func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter, api *k1s0.Service) (*fronts, error) {
 	settings := &a.config.Server
 	f := &fronts{app: a, ready: &readiness{}, health: health.NewServer()}
-	f.health.SetServingStatus(envoy.ServiceName, healthpb.HealthCheckResponse_SERVING)
-	f.health.SetServingStatus(k1s0.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	f.setHealth(healthpb.HealthCheckResponse_SERVING)
 	f.ready.add("serving", true, func(context.Context) error {
 		if f.draining.Load() {
 			return errors.New("the server is shutting down")
@@ -220,12 +237,14 @@ func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter, api *k1s0
 	if err := a.openFast(ctx, f, service); err != nil {
 		return nil, err
 	}
-	listener, err := listenTCP(ctx, settings.Host, settings.GRPCPort, "server.grpc_port")
-	if err != nil {
-		return nil, err
+	if settings.GRPCPort >= 0 {
+		listener, err := listenTCP(ctx, cmp.Or(settings.GRPCHost, settings.Host), settings.GRPCPort, "server.grpc_port")
+		if err != nil {
+			return nil, err
+		}
+		a.cleanup.add(func() { _ = listener.Close() })
+		f.grpc = append(f.grpc, grpcFront{a.newGRPC(transport, service, api, f.health), listener})
 	}
-	a.cleanup.add(func() { _ = listener.Close() })
-	f.grpc = append(f.grpc, grpcFront{a.newGRPC(transport, service, api, f.health), listener})
 	if settings.GRPCSocket != "" {
 		listener, err := listenUnix(ctx, settings.GRPCSocket, "server.grpc_socket")
 		if err != nil {
@@ -238,7 +257,7 @@ func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter, api *k1s0
 		return nil, err
 	}
 	a.cleanup.add(func() { _ = f.httpAddr.Close() })
-	f.http = a.newHTTP(f.ready, api)
+	f.http = a.newHTTP(f.ready, service, api)
 	f.http.TLSConfig, err = a.httpTLS()
 	return f, err
 }
@@ -259,7 +278,11 @@ func (a *app) envoyService(limiter *engine.Limiter) (*envoy.Service, error) {
 			}
 			styles |= style
 		}
-		formatter, err := respond.New(respond.Options{Styles: styles})
+		shown := respond.Options{Styles: styles, NoRetryAfter: !a.config.Envoy.RetryAfter}
+		if styles&respond.Custom != 0 {
+			shown.Names = respond.Names(a.config.Envoy.HeaderNames)
+		}
+		formatter, err := respond.New(shown)
 		if err != nil {
 			return nil, fmt.Errorf("envoy.response_headers: %w", err)
 		}

@@ -13,11 +13,12 @@ import (
 // people rely on starts.
 func (a *app) newRules(limiter *engine.Limiter) (*ruleset.Set, error) {
 	settings := &a.config.Rules
+	compile := rules.Options{DefaultDomain: settings.DefaultDomain, MergeDomains: settings.MergeDomains}
 	set, err := ruleset.New(ruleset.Options{
 		Paths:    settings.Paths,
-		Rules:    rules.Options{DefaultDomain: settings.DefaultDomain, MergeDomains: settings.MergeDomains},
+		Rules:    compile,
 		Debounce: settings.Debounce,
-		Default:  a.defaultLimit(),
+		Default:  a.defaultLimit(), NoDefault: !settings.SafeDefault,
 		Install:  limiter.SetTable,
 		Observer: a.rulesObserver(),
 		Logger:   a.logger.With("component", "rules"),
@@ -25,7 +26,7 @@ func (a *app) newRules(limiter *engine.Limiter) (*ruleset.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ratelimit.default_limit: %w", err)
 	}
-	return set, nil
+	return set, a.followControlPlane(set, compile)
 }
 
 // defaultLimit is what applies where no rule does.

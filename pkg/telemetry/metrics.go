@@ -40,10 +40,12 @@ type Metrics struct {
 	store     storeMetrics
 	breaker   breakerMetrics
 	rules     ruleMetrics
-	grpc      *grpcMetrics
-	http      httpMetrics
-	panics    *prometheus.CounterVec
-	expiry    *prometheus.GaugeVec
+	// controlPlane is that of the rules.
+	controlPlane controlPlaneMetrics
+	grpc         *grpcMetrics
+	http         httpMetrics
+	panics       *prometheus.CounterVec
+	expiry       *prometheus.GaugeVec
 }
 
 // NewMetrics returns the metrics of a process that has done nothing yet.
@@ -53,14 +55,15 @@ func NewMetrics(options MetricsOptions) *Metrics {
 	}
 	registry := prometheus.NewRegistry()
 	m := &Metrics{
-		registry:  registry,
-		called:    options.Called,
-		decisions: newDecisions(options.MaxRules, options.MaxValues),
-		store:     newStoreMetrics(registry),
-		breaker:   newBreakerMetrics(registry),
-		rules:     newRuleMetrics(registry),
-		grpc:      newGRPCMetrics(registry),
-		http:      newHTTPMetrics(registry),
+		registry:     registry,
+		called:       options.Called,
+		decisions:    newDecisions(options.MaxRules, options.MaxValues),
+		store:        newStoreMetrics(registry),
+		breaker:      newBreakerMetrics(registry),
+		rules:        newRuleMetrics(registry),
+		controlPlane: newControlPlaneMetrics(registry),
+		grpc:         newGRPCMetrics(registry),
+		http:         newHTTPMetrics(registry),
 		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "panics_total",
 			Help: "Panics that were caught, by where; each is one failed call and a bug.",
