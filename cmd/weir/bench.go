@@ -87,7 +87,7 @@ was right, 1 some were wrong or missing, 2 no result.`,
 	flags.StringVar(&options.Workload.OverKey, "over-key", "over", "`KEY` of the descriptor that is over its limit")
 	flags.StringVar(&options.expect, "expect", "", "what replies must say: OK, OVER_LIMIT or any (default: as the printed rules make it)")
 	flags.IntVar(&options.statuses, "expect-statuses", 0, "`NUMBER` of statuses of each reply (default: one per descriptor)")
-	flags.StringVar(&options.rules, "print-rules", "", "print the rules that the requests need, for a `SERVER`: weir or envoyproxy")
+	flags.StringVar(&options.rules, "print-rules", "", "print the rules that the requests need, for a `SERVER`: weir, leases (weir with a lease of the hot key) or envoyproxy")
 	flags.BoolVar(&options.Remote, "remote", false, "allow addresses that are not this machine's; make sure that the server is yours to load")
 	return command
 }

@@ -69,6 +69,7 @@ type limit struct {
 	Burst     int64  `json:"burst,omitempty"`
 	Window    string `json:"window"`
 	Kind      string `json:"kind"`
+	Lease     string `json:"lease,omitempty"`
 	Key       string `json:"key"`
 
 	text string // all of it but the key, in words
@@ -119,6 +120,9 @@ func describe(limiter *engine.Limiter, found rules.Explanation, entries []rateli
 	for i := range rule.Limits {
 		l := &rule.Limits[i]
 		shown := limit{Algorithm: l.Algorithm.String(), Limit: l.Count, Burst: l.Burst, Window: l.Per(), Kind: l.Kind.String(), text: l.String()}
+		if l.Lease != (ratelimit.Lease{}) {
+			shown.Lease = l.Lease.String()
+		}
 		if i < len(keys) {
 			shown.Key = keys[i]
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/weirhq/weir/pkg/denycache"
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/failover"
+	"github.com/weirhq/weir/pkg/lease"
 	"github.com/weirhq/weir/pkg/memstore"
 	"github.com/weirhq/weir/pkg/redisstore"
 	"github.com/weirhq/weir/pkg/telemetry"
@@ -66,20 +67,23 @@ func (a *app) openStores() (stores, error) {
 		return stores{}, err
 	}
 	a.cleanup.add(func() { _ = guarded.Close() })
-	return stores{store: a.denyCache(redis, guarded), name: a.redisName(), ping: redis.Ping}, nil
+	return stores{store: a.ahead(redis, guarded), name: a.redisName(), ping: redis.Ping}, nil
 }
 
-// denyCache answers for counters that are known to be over their limit. It stands before the guard: what it answers says
-// nothing of Redis, and holds while Redis is away.
-func (a *app) denyCache(redis *redisstore.Store, guarded engine.Store) engine.Store {
-	entries := a.config.Redis.DenyCache
-	if entries == 0 {
-		return guarded
+// ahead answers without Redis what it can: hits of leases first, then denials of counters that are known to be over their limit.
+// Both stand before the guard: what they answer says nothing of Redis.
+func (a *app) ahead(redis *redisstore.Store, guarded engine.Store) engine.Store {
+	store := guarded
+	var listeners []redisstore.Listener
+	if entries := a.config.Redis.DenyCache; entries > 0 {
+		cache := denycache.New(store, denycache.Options{Entries: entries})
+		a.metrics.DenyCache(func() telemetry.DenyCacheStats { return telemetry.DenyCacheStats(cache.Stats()) })
+		store, listeners = cache, append(listeners, cache)
 	}
-	cache := denycache.New(guarded, denycache.Options{Entries: entries})
-	a.cleanup.add(redis.Listen(cache))
-	a.metrics.DenyCache(func() telemetry.DenyCacheStats { return telemetry.DenyCacheStats(cache.Stats()) })
-	return cache
+	leases := lease.New(store, lease.Options{})
+	a.metrics.Leases(func() telemetry.LeaseStats { return telemetry.LeaseStats(leases.Stats()) })
+	a.cleanup.add(redis.Listen(append(listeners, leases)...))
+	return leases
 }
 
 func (a *app) memory(use string, maxKeys int) *memstore.Store {

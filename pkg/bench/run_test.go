@@ -564,7 +564,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 
 // The files that Rules returns name every key of the workloads.
 func TestRules(t *testing.T) {
-	for _, server := range []string{"weir", "envoyproxy"} {
+	for _, server := range []string{"weir", "leases", "envoyproxy"} {
 		text, err := Rules(server)
 		if err != nil {
 			t.Fatal(err)

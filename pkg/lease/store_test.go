@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -79,8 +80,8 @@ func (l leasing) Take(ctx context.Context, charges []ratelimit.Charge) {
 		changed[i].Hits = slices.Clone(changed[i].Hits)
 		for j := range changed[i].Hits {
 			hit := &changed[i].Hits[j]
-			if hit.Limit.Algorithm == ratelimit.TokenBucket {
-				continue // its capacity would be another one
+			if hit.Limit.Algorithm == ratelimit.TokenBucket || strings.HasPrefix(hit.Key, "refunds:") {
+				continue // its capacity would be another one; what lies in a lease when something is given back is lost
 			}
 			found, ok := l.limits.Load(hit.Limit)
 			if !ok {

@@ -27,14 +27,14 @@ type Listener interface {
 	Listening(heard bool)
 }
 
-// Listen lets l hear of refunds and resets on Options.Channel until stop is called, which waits for the end. Redis may be
-// down. The listener's methods are called one at a time, and must be quick.
-func (s *Store) Listen(l Listener) (stop func()) {
+// Listen lets listeners hear of refunds and resets on Options.Channel until stop is called, which waits for the end. Redis may
+// be down. The listeners' methods are called one at a time, in the order of the listeners, and must be quick.
+func (s *Store) Listen(listeners ...Listener) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() {
 		for ctx.Err() == nil {
-			s.listen(ctx, l)
+			s.listen(ctx, listeners)
 			select {
 			case <-ctx.Done():
 			case <-time.After(listenAgain + rand.N(listenAgain)): //nolint:gosec // spreads replicas, guards no secret
@@ -48,14 +48,16 @@ func (s *Store) Listen(l Listener) (stop func()) {
 }
 
 // listen subscribes and passes on what is heard, until the connection is lost or ctx ends.
-func (s *Store) listen(ctx context.Context, l Listener) {
+func (s *Store) listen(ctx context.Context, listeners []Listener) {
 	subscription := s.client.Subscribe(ctx, s.options.Channel)
 	closed := context.AfterFunc(ctx, func() { _ = subscription.Close() })
 	defer func() {
 		if closed() {
 			_ = subscription.Close()
 		}
-		l.Listening(false)
+		for _, l := range listeners {
+			l.Listening(false)
+		}
 	}()
 	asked := false
 	for {
@@ -74,9 +76,14 @@ func (s *Store) listen(ctx context.Context, l Listener) {
 		}
 		switch m := message.(type) {
 		case *redis.Subscription:
-			l.Listening(true)
+			for _, l := range listeners {
+				l.Listening(true)
+			}
 		case *redis.Message:
-			l.Drop(s.untagged(m.Payload))
+			key := s.untagged(m.Payload)
+			for _, l := range listeners {
+				l.Drop(key)
+			}
 		}
 	}
 }

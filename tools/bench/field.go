@@ -46,9 +46,11 @@ func (f *field) target(ctx context.Context, c contestant) (bench.Target, error) 
 	case echo:
 		target, err = f.echo(ctx)
 	case weirMemory:
-		target, err = f.weir(ctx, false)
+		target, err = f.weir(ctx, "weir", false)
 	case weirRedis:
-		target, err = f.weir(ctx, true)
+		target, err = f.weir(ctx, "weir", true)
+	case weirLease:
+		target, err = f.weir(ctx, "leases", true)
 	case peer:
 		target, err = f.peer(ctx)
 	case peerCache:
@@ -121,12 +123,13 @@ func pings(ctx context.Context, address string) bool {
 	return err == nil && line == "+PONG\r\n"
 }
 
-func (f *field) weir(ctx context.Context, inRedis bool) (bench.Target, error) {
-	rules, err := bench.Rules("weir")
+// weir starts a server with the rules of this name.
+func (f *field) weir(ctx context.Context, name string, inRedis bool) (bench.Target, error) {
+	rules, err := bench.Rules(name)
 	if err != nil {
 		return bench.Target{}, err
 	}
-	path := filepath.Join(f.dir, "weir.yaml")
+	path := filepath.Join(f.dir, name+".yaml")
 	if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
 		return bench.Target{}, err
 	}

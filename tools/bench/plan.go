@@ -16,6 +16,7 @@ const (
 	echo          contestant = "echo"
 	weirMemory    contestant = "weir, memory"
 	weirRedis     contestant = "weir, Redis"
+	weirLease     contestant = "weir, Redis, lease"
 	peer          contestant = "ratelimit"
 	peerCache     contestant = "ratelimit, local cache"
 	peerCollector contestant = "ratelimit, GOGC=400"
@@ -64,7 +65,7 @@ func plan(s settings) ([]scene, error) {
 	scenes := []scene{
 		{saturatedUniform, "Uniform, saturated", []contestant{echo, weirMemory, weirRedis, peer, peerCollector}, saturated(bench.Uniform)},
 		{"saturated-three", "Three descriptors, saturated", usual, saturated(bench.Three)},
-		{"saturated-hot", "Hot key, saturated", usual, saturated(bench.Hot)},
+		{"saturated-hot", "Hot key, saturated", []contestant{echo, weirMemory, weirRedis, weirLease, peer}, saturated(bench.Hot)},
 		{"saturated-over", "Over the limit, saturated", []contestant{echo, weirMemory, weirRedis, peer, peerCache}, saturated(bench.Over)},
 		{light10000, "Uniform, 10,000 calls a second", usual, light(10_000)},
 		{light2000, "Uniform, 2,000 calls a second", usual, light(2000)},
