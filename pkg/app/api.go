@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -92,9 +93,10 @@ func (a *app) authenticator() (*auth.Authenticator, error) {
 	settings, server := &a.config.Auth, &a.config.Server
 	options := auth.Options{
 		TokensFile: settings.TokensFile, Insecure: settings.Insecure, Logger: a.logger.With("component", "auth"),
-		Listeners: []string{
-			net.JoinHostPort(server.Host, strconv.Itoa(server.Port)), net.JoinHostPort(server.Host, strconv.Itoa(server.GRPCPort)),
-		},
+		Listeners: []string{net.JoinHostPort(server.Host, strconv.Itoa(server.Port))},
+	}
+	if server.GRPCPort >= 0 {
+		options.Listeners = append(options.Listeners, net.JoinHostPort(cmp.Or(server.GRPCHost, server.Host), strconv.Itoa(server.GRPCPort)))
 	}
 	if issuer := &settings.OIDC; issuer.Enabled() {
 		options.OIDC = &auth.OIDC{

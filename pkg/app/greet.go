@@ -35,12 +35,15 @@ func (a *app) greet(f *fronts, s stores, table *rules.Table) {
 	if len(fast) > 0 {
 		fmt.Fprintf(&text, "  Envoy   %s   RateLimitService v3 and health, at the least cost\n", strings.Join(fast, ", "))
 	}
-	fmt.Fprintf(&text, "  gRPC    %s   Envoy's RateLimitService v3, health, reflection\n", strings.Join(addresses, ", "))
+	if len(addresses) > 0 {
+		fmt.Fprintf(&text, "  gRPC    %s   Envoy's RateLimitService v3, health, reflection\n", strings.Join(addresses, ", "))
+	}
 	fmt.Fprintf(&text, "  HTTP    %s://%s   /healthz /readyz /metrics\n", scheme, dialable(f.httpAddr.Addr()))
-	if rule := example(table); rule != nil && !a.config.TLS.Enabled() {
+	asked := append(addresses, fast...)
+	if rule := example(table); rule != nil && !a.config.TLS.Enabled() && len(asked) > 0 {
 		fmt.Fprintf(&text, "\nTry it: the last of these is denied (%s)\n\n", &rule.Limits[0])
 		fmt.Fprintf(&text, "  for i in $(seq %d); do bin/weir check %s %s %s; done\n",
-			rule.Limits[0].Capacity()+1, dialable(f.grpc[0].listener.Addr()), rule.Domain, exampleDescriptor(rule))
+			rule.Limits[0].Capacity()+1, asked[0], rule.Domain, exampleDescriptor(rule))
 	}
 	fmt.Fprintln(&text)
 	_, _ = a.Greeting.Write([]byte(text.String()))

@@ -7,11 +7,12 @@ import (
 	"net/http/pprof"
 	"path"
 
+	"github.com/weirhq/weir/envoy"
 	"github.com/weirhq/weir/pkg/k1s0"
 )
 
 // newHTTP makes the server of the REST API, health, metrics and profiles.
-func (a *app) newHTTP(ready http.Handler, api *k1s0.Service) *http.Server {
+func (a *app) newHTTP(ready *readiness, service *envoy.Service, api *k1s0.Service) *http.Server {
 	settings := &a.config.Server
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -22,6 +23,11 @@ func (a *app) newHTTP(ready http.Handler, api *k1s0.Service) *http.Server {
 	mux.Handle("GET /metrics", a.metrics.Handler())
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		mux.Handle(path, api.MethodNotAllowed(http.MethodGet, http.MethodHead))
+	}
+	if settings.EnvoyproxyEndpoints {
+		mux.HandleFunc("GET /healthcheck", ready.healthcheck)
+		mux.Handle("/healthcheck", api.MethodNotAllowed(http.MethodGet, http.MethodHead))
+		mux.Handle("/json", a.jsonDecisions(service))
 	}
 	mux.Handle("/", api.Handler())
 	if settings.Pprof {

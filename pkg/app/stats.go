@@ -22,7 +22,7 @@ import (
 
 // newStats makes the statistics of envoyproxy/ratelimit, or nil if nobody is shown them: then they cost nothing.
 func (a *app) newStats() *stats.Stats {
-	if !a.config.Statsd.Enabled() && !a.config.Metrics.EnvoyproxyNames {
+	if !a.config.Statsd.Enabled() && !a.config.Metrics.EnvoyproxyNames && !a.config.Server.EnvoyproxyEndpoints {
 		return nil
 	}
 	return stats.New(stats.Options{

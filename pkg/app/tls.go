@@ -56,7 +56,7 @@ func (a *app) redisTLS(settings *config.RedisTLS) (*tls.Config, error) {
 		return nil, nil
 	}
 	client, err := tlsfile.NewClient(tlsfile.ClientOptions{
-		CAFile: settings.CAFile, CertFile: settings.CertFile, KeyFile: settings.KeyFile, ServerName: settings.ServerName,
+		CAFile: settings.CAFile, CertFile: settings.CertFile, KeyFile: settings.KeyFile, ServerName: settings.ServerName, SkipNameCheck: settings.SkipNameCheck,
 		Logger: a.logger.With("component", "tls", "use", "redis"),
 		OnLoad: func(leaf *x509.Certificate) { a.metrics.CertificateLoaded("redis", leaf.NotAfter) },
 	})

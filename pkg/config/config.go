@@ -37,16 +37,29 @@ type App struct {
 type Server struct {
 	Host         string        `yaml:"host" doc:"Address to listen on, for gRPC and HTTP"`
 	Port         int           `yaml:"port" min:"0" max:"65535" doc:"HTTP port: health, metrics, API; 0 takes a free one"`
-	GRPCPort     int           `yaml:"grpc_port" min:"0" max:"65535" doc:"gRPC port: Envoy's RateLimitService and health; 0 takes a free one"`
+	GRPCHost     string        `yaml:"grpc_host" doc:"Address to listen on for gRPC; empty: server.host"`
+	GRPCPort     int           `yaml:"grpc_port" min:"-1" max:"65535" doc:"gRPC port: Envoy's RateLimitService, the k1s0 API, health; 0 takes a free one, -1 none"`
 	FastPort     int           `yaml:"fast_port" min:"0" max:"65535" doc:"gRPC port for Envoy: RateLimitService and health alone, at a fraction of the cost; 0 takes a free one"`
 	GRPCSocket   string        `yaml:"grpc_socket" doc:"Path of a unix socket that serves gRPC too, without TLS; empty: none"`
 	DrainDelay   time.Duration `yaml:"drain_delay" min:"0s" max:"10m" doc:"After SIGTERM, how long to go on serving while health says NOT_SERVING, so that gateways look elsewhere"`
 	DrainTimeout time.Duration `yaml:"drain_timeout" min:"0s" max:"1h" doc:"After the delay, how long calls under way may take before they are cut"`
 	Pprof        bool          `yaml:"pprof" doc:"Serve /debug/pprof on the HTTP port, to clients on the loopback address alone"`
-	HTTP         HTTP          `yaml:"http"`
-	GRPC         GRPC          `yaml:"grpc"`
-	Fast         Fast          `yaml:"fast"`
+	ReadyNeeds   []string      `yaml:"ready_needs" oneof:"first_rules|rules|redis" doc:"What health waits for beside the process itself: first_rules (a valid set of rules has been loaded once), rules (there is one for some domain now), redis (it answers); without it a replica serves by the failure mode"`
+	// EnvoyproxyEndpoints adds those of envoyproxy/ratelimit to what is there.
+	EnvoyproxyEndpoints bool   `yaml:"envoyproxy_endpoints" doc:"Serve what envoyproxy/ratelimit does: /healthcheck and /json on the HTTP port, /stats, /rlconfig and /debug/pprof on the debug port, to everybody; gRPC health for the service ratelimit"`
+	DebugHost           string `yaml:"debug_host" doc:"Address of the debug port; empty: server.host"`
+	DebugPort           int    `yaml:"debug_port" min:"0" max:"65535" doc:"Port of /stats, /rlconfig and /debug/pprof, with server.envoyproxy_endpoints; 0 takes a free one"`
+	HTTP                HTTP   `yaml:"http"`
+	GRPC                GRPC   `yaml:"grpc"`
+	Fast                Fast   `yaml:"fast"`
 }
+
+// The values of Server.ReadyNeeds.
+const (
+	NeedFirstRules = "first_rules"
+	NeedRules      = "rules"
+	NeedRedis      = "redis"
+)
 
 // HTTP bounds what one HTTP client may take.
 type HTTP struct {
@@ -74,7 +87,7 @@ type GRPC struct {
 // Fast is the listener at FastPort. What GRPC says of streams, keepalive, idle time and age goes for it too.
 type Fast struct {
 	Enabled         bool   `yaml:"enabled" doc:"Listen on server.fast_port"`
-	Socket          string `yaml:"socket" doc:"Path of a unix socket that serves the same, without TLS; empty: none"`
+	Socket          string `yaml:"socket" doc:"Path of a unix socket that serves the same, without TLS, whether or not fast.enabled is true; empty: none"`
 	MaxConnections  int    `yaml:"max_connections" min:"1" max:"1000000" doc:"Connections open at once; those beyond are closed as they come"`
 	MaxMessageBytes int    `yaml:"max_message_bytes" min:"1024" max:"16777216" doc:"Size of a request"`
 }
@@ -98,6 +111,7 @@ type Rules struct {
 	Paths         []string      `yaml:"paths" doc:"Rule files and folders, relative to the working directory; with rules.xds.server the default is none"`
 	MergeDomains  bool          `yaml:"merge_domains" doc:"Allow one domain in several files"`
 	DefaultDomain string        `yaml:"default_domain" doc:"Domain of rules that name none, and of checks through the k1s0 API"`
+	SafeDefault   bool          `yaml:"safe_default" doc:"Until there are valid rule files, and with no control plane, give every descriptor of every domain the limit ratelimit.default_limit; false: let requests pass"`
 	Debounce      time.Duration `yaml:"debounce" min:"1ms" max:"1m" doc:"How long to gather changes of the files before they are loaded"`
 	XDS           XDS           `yaml:"xds"`
 }
@@ -107,6 +121,8 @@ type RateLimit struct {
 	FailOpen             bool          `yaml:"fail_open" doc:"While the store cannot decide: true allows, false denies; failure.mode, if set, beats it"`
 	DefaultLimit         int64         `yaml:"default_limit" min:"1" max:"1099511627776" doc:"Limit of checks through the k1s0 API that no rule matches, and of everything while no rules are loaded"`
 	DefaultWindowSeconds int64         `yaml:"default_window_seconds" min:"1" max:"316224000" doc:"Window of that limit, in seconds"`
+	ShadowMode           bool          `yaml:"shadow_mode" doc:"Count all requests, deny none"`
+	QuotaMode            bool          `yaml:"quota_mode" doc:"Put all rules into quota mode: a request is denied only where all its limited descriptors are over"`
 	KeyPrefix            string        `yaml:"key_prefix" doc:"First part of every counter's key"`
 	NearLimitRatio       float64       `yaml:"near_limit_ratio" min:"0.000001" max:"1" doc:"Part of a limit above which the statistics of envoyproxy/ratelimit count hits as near it"`
 	IdempotencyTTL       time.Duration `yaml:"idempotency_ttl" min:"1s" max:"24h" doc:"How long a request ID is remembered, so that a retry is charged once"`
@@ -155,6 +171,8 @@ type RedisTLS struct {
 	CertFile   string `yaml:"cert_file" doc:"PEM file of a client certificate"`
 	KeyFile    string `yaml:"key_file" doc:"PEM file of its key"`
 	ServerName string `yaml:"server_name" doc:"Name that the server's certificate must have; empty: the host of the address"`
+	// SkipNameCheck still wants a certificate of the CAs.
+	SkipNameCheck bool `yaml:"skip_name_check" doc:"Accept any name in the server's certificate, which must still come from the CAs"`
 }
 
 // Enabled reports whether counters are in Redis.
@@ -221,9 +239,18 @@ type Breaker struct {
 
 // Envoy is how Envoy is answered.
 type Envoy struct {
-	ResponseHeaders []string `yaml:"response_headers" oneof:"x-ratelimit|envoy|draft-03|kong|ietf" doc:"Header styles that weir writes; empty: none, because Envoy can write its own"`
-	ProblemJSON     bool     `yaml:"problem_json" doc:"Give denied requests a body of application/problem+json"`
-	DynamicMetadata bool     `yaml:"dynamic_metadata" doc:"Tell Envoy's access log and filters the rule, what remains, and whether the store decided"`
+	ResponseHeaders []string    `yaml:"response_headers" oneof:"x-ratelimit|envoy|draft-03|kong|ietf|custom" doc:"Header styles that weir writes; empty: none, because Envoy can write its own"`
+	HeaderNames     HeaderNames `yaml:"header_names"`
+	RetryAfter      bool        `yaml:"retry_after" doc:"Write Retry-After on denials beside these"`
+	ProblemJSON     bool        `yaml:"problem_json" doc:"Give denied requests a body of application/problem+json"`
+	DynamicMetadata bool        `yaml:"dynamic_metadata" doc:"Tell Envoy's access log and filters the rule, what remains, and whether the store decided"`
+}
+
+// HeaderNames are the names of the style custom, whose values are plain numbers.
+type HeaderNames struct {
+	Limit     string `yaml:"limit" doc:"Header of the style custom for the limit; empty: not written"`
+	Remaining string `yaml:"remaining" doc:"Header of the style custom for what is left; empty: not written"`
+	Reset     string `yaml:"reset" doc:"Header of the style custom for the seconds until the limit is whole again; empty: not written"`
 }
 
 // The values of Log.Format and Log.Identifiers.

@@ -14,6 +14,7 @@ func Defaults() *Config {
 			DrainDelay:   3 * time.Second,
 			DrainTimeout: 20 * time.Second,
 			Pprof:        true,
+			DebugPort:    6070,
 			HTTP: HTTP{
 				ReadHeaderTimeout: 5 * time.Second,
 				ReadTimeout:       30 * time.Second,
@@ -35,7 +36,7 @@ func Defaults() *Config {
 			Fast: Fast{Enabled: true, MaxConnections: 16 << 10, MaxMessageBytes: 1 << 20},
 		},
 		TLS: TLS{HTTP: true, ReloadCheckEvery: 5 * time.Second},
-		Rules: Rules{Paths: []string{"config/rules"}, DefaultDomain: "k1s0", Debounce: 100 * time.Millisecond, XDS: XDS{
+		Rules: Rules{Paths: []string{"config/rules"}, DefaultDomain: "k1s0", SafeDefault: true, Debounce: 100 * time.Millisecond, XDS: XDS{
 			NodeID: "envoy-ratelimit", ConnectRetry: time.Second,
 			BackoffInitial: 500 * time.Millisecond, BackoffMax: 30 * time.Second, BackoffFactor: 2, BackoffJitter: true,
 			MaxMessageBytes: 16 << 20,
@@ -50,6 +51,10 @@ func Defaults() *Config {
 			FallbackFraction: 0.5,
 			LocalMaxKeys:     100_000,
 			Breaker:          Breaker{Failures: 5, ProbeInterval: 250 * time.Millisecond},
+		},
+		Envoy: Envoy{
+			HeaderNames: HeaderNames{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
+			RetryAfter:  true,
 		},
 		Log:     Log{Level: "info", Format: LogText, Identifiers: IdentifiersHash},
 		Metrics: Metrics{MaxValues: 100, MaxRules: 10_000, Path: "/metrics"},

@@ -16,6 +16,8 @@ const maxFileBytes = 1 << 20
 
 // Source is where settings come from. The zero value gives the defaults.
 type Source struct {
+	// Base is what the file, the environment and the command line are laid over, in place of the defaults.
+	Base []Assignment
 	// File is the path of a YAML file. Empty: none.
 	File string
 	// Environ is a list of NAME=VALUE, usually os.Environ(). Variables that do not begin with EnvPrefix are ignored.
@@ -30,7 +32,7 @@ type Source struct {
 func Load(source Source) (*Config, error) {
 	c := Defaults()
 	places := make(map[string]place)
-	var problems Problems
+	problems := applyBase(c, source.Base, places)
 	if source.File != "" {
 		text, err := readFile(source.File)
 		if err != nil {

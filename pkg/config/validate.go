@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net"
@@ -96,17 +97,17 @@ func bound(text string) float64 {
 
 func (c *Config) checkServer(k *checker) {
 	s := &c.Server
-	if s.Host != "" && s.Host != "localhost" {
-		if _, err := netip.ParseAddr(s.Host); err != nil && !isHostname(s.Host) {
-			k.fault("server.host", "%q is no address: write one such as 0.0.0.0, 127.0.0.1 or ::", s.Host)
+	for _, each := range []struct{ path, host string }{
+		{"server.host", s.Host}, {"server.grpc_host", s.GRPCHost}, {"server.debug_host", s.DebugHost},
+	} {
+		if each.host == "" || each.host == "localhost" {
+			continue
+		}
+		if _, err := netip.ParseAddr(each.host); err != nil && !isHostname(each.host) {
+			k.fault(each.path, "%q is no address: write one such as 0.0.0.0, 127.0.0.1 or ::", each.host)
 		}
 	}
-	if s.Port != 0 && s.Port == s.GRPCPort {
-		k.fault("server.grpc_port", "%d is the HTTP port too: give them different ones", s.GRPCPort)
-	}
-	if s.Fast.Enabled && s.FastPort != 0 && (s.FastPort == s.Port || s.FastPort == s.GRPCPort) {
-		k.fault("server.fast_port", "%d is another listener's port too: give them different ones, or set server.fast.enabled to false", s.FastPort)
-	}
+	s.checkPorts(k)
 	if len(s.Fast.Socket) > maxSocketPath {
 		k.fault("server.fast.socket", "a path of %d bytes is too long for a unix socket: use at most %d", len(s.Fast.Socket), maxSocketPath)
 	}
@@ -118,6 +119,21 @@ func (c *Config) checkServer(k *checker) {
 	}
 	if c.App.Name == "" {
 		k.fault("app.name", "is empty: write a name such as ratelimit")
+	}
+}
+
+// checkPorts refuses two listeners at one address. The same port at two different hosts is two addresses.
+func (s *Server) checkPorts(k *checker) {
+	http, grpc, debug := s.Host, cmp.Or(s.GRPCHost, s.Host), cmp.Or(s.DebugHost, s.Host)
+	if s.Port > 0 && s.Port == s.GRPCPort && http == grpc {
+		k.fault("server.grpc_port", "%d is the HTTP port too: give them different ones", s.GRPCPort)
+	}
+	if s.Fast.Enabled && s.FastPort > 0 && (s.FastPort == s.Port && http == grpc || s.FastPort == s.GRPCPort) {
+		k.fault("server.fast_port", "%d is another listener's port too: give them different ones, or set server.fast.enabled to false", s.FastPort)
+	}
+	if s.EnvoyproxyEndpoints && s.DebugPort > 0 && (s.DebugPort == s.Port && http == debug ||
+		grpc == debug && (s.DebugPort == s.GRPCPort || s.Fast.Enabled && s.DebugPort == s.FastPort)) {
+		k.fault("server.debug_port", "%d is another listener's port too: give them different ones", s.DebugPort)
 	}
 }
 

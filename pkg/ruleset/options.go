@@ -17,6 +17,8 @@ type Options struct {
 	Debounce time.Duration
 	// Default limits every descriptor of every domain until there is a valid rule file, unless rules come from a control plane too.
 	Default ratelimit.Limit
+	// NoDefault lets every request pass until there is a valid rule file.
+	NoDefault bool
 	// Install puts a table in force. It is called for one table at a time.
 	Install func(*rules.Table)
 	// Observer is told what happens. nil: nobody is.

@@ -137,7 +137,7 @@ func (s *Set) Written(ctx context.Context) {
 // guarded tells whether the default limit applies while there are no valid files. With a control plane it does not: before that has
 // said something, nothing is limited.
 func (s *Set) guarded() bool {
-	return s.files != nil && !slices.ContainsFunc(s.slots, func(slot *Slot) bool {
+	return s.files != nil && !s.options.NoDefault && !slices.ContainsFunc(s.slots, func(slot *Slot) bool {
 		name := slot.source.Name()
 		return name != FilesSource && name != StoreSource
 	})

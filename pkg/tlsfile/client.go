@@ -19,6 +19,8 @@ type ClientOptions struct {
 	CertFile, KeyFile string
 	// ServerName is the name that the server's certificate must have. Empty: the host that is dialled.
 	ServerName string
+	// SkipNameCheck accepts a certificate of the CAs whatever its names are.
+	SkipNameCheck bool
 	// NextProtos are the protocols offered by ALPN.
 	NextProtos []string
 	// CheckEvery is how often, at most, the files are looked at. 0: DefaultCheckEvery.
@@ -82,6 +84,9 @@ func (o *ClientOptions) load() (*clientFiles, error) {
 		if files.config.RootCAs, err = loadCAs(o.CAFile); err != nil {
 			return nil, err
 		}
+	}
+	if o.SkipNameCheck {
+		checkChainAlone(files.config)
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
 		if files.pair, err = loadPair(o.CertFile, o.KeyFile); err != nil {
