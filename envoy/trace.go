@@ -20,6 +20,12 @@ const TraceHeader = "traceparent"
 // maxSpanText bounds what a caller may put into a span, in bytes.
 const maxSpanText = 256
 
+// callSpan describes the span of a call.
+var callSpan = []trace.SpanStartOption{
+	trace.WithSpanKind(trace.SpanKindServer),
+	trace.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(MethodPath[1:])),
+}
+
 // spans are those of one Serve, one for each call; nil for a call that is not recorded.
 type spans struct {
 	tracer trace.Tracer
@@ -29,29 +35,29 @@ type spans struct {
 // serveTraced is Serve with a span for each call whose trace is recorded, and in it one for the time that the store took.
 // Descriptors are left out: their values may identify clients.
 func (s *Service) serveTraced(ctx context.Context, calls []Call, early func() bool) {
-	recorded := &spans{tracer: s.options.Tracer, calls: make([]trace.Span, len(calls))}
-	recording := false
+	var recorded *spans // nil while no call is recorded
 	for i := range calls {
 		parent := ctx
 		if calls[i].Traceparent != "" {
 			parent = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{TraceHeader: calls[i].Traceparent})
 		}
-		_, span := s.options.Tracer.Start(parent, MethodPath[1:], trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(MethodPath[1:])))
-		if span.IsRecording() {
-			recorded.calls[i], recording = span, true
-		} else {
+		_, span := s.options.Tracer.Start(parent, MethodPath[1:], callSpan...)
+		if !span.IsRecording() {
 			span.End()
+			continue
 		}
-	}
-	if !recording {
-		s.answer(ctx, calls, early, nil)
-		return
+		if recorded == nil {
+			recorded = &spans{tracer: s.options.Tracer, calls: make([]trace.Span, len(calls))}
+		}
+		recorded.calls[i] = span
 	}
 	s.answer(ctx, calls, early, recorded)
+	if recorded == nil {
+		return
+	}
 	for i, span := range recorded.calls {
-		if span == nil {
-			continue
+		if span == nil || calls[i].Postponed {
+			continue // a postponed call gets its span when it is served: one that has not ended is not sent
 		}
 		span.SetAttributes(semconv.RPCResponseStatusCode(calls[i].Code.String()))
 		if calls[i].Code == codes.Internal {
@@ -64,7 +70,7 @@ func (s *Service) serveTraced(ctx context.Context, calls []Call, early func() bo
 // decided tells the spans what was decided.
 func (r *spans) decided(ctx context.Context, w *work) {
 	for i, at := range w.calls {
-		if span := r.calls[at]; span != nil {
+		if span := r.calls[at]; span != nil && w.batch.Decisions[i].Err == nil {
 			r.describe(ctx, span, w, w.batch.Requests[i].Domain, &w.batch.Decisions[i])
 		}
 	}
