@@ -97,6 +97,7 @@ bench-go: test-setup ## Run the Go benchmarks whose names match BENCH, BENCH_COU
 .PHONY: figures
 figures: test-setup ## Measure what the README says (run it alone on the machine)
 	@$(GO) test -count=1 -v -run 'Reload|Rolling|Redis|Replicas|K1s0' ./test/e2e | grep -o 'figure: .*\|^--- FAIL.*\|^FAIL.*'
+	@$(GO) test -count=1 -v -run 'Exactly|Killed|Denials' ./test/kong | grep -o 'figure: .*\|^--- FAIL.*\|^FAIL.*'
 	@$(GO) test -run '^$$' -bench 'Match|Load' -benchmem ./pkg/rules | grep '^Benchmark'
 	@$(GO) test -count=1 -v -run BytesPerKey ./pkg/memstore | grep -o '[0-9.]* bytes a key.*'
 	@$(GO) test -run '^$$' -bench 'Sweep' ./pkg/memstore | grep '^Benchmark'

@@ -30,7 +30,7 @@ func listen(ctx context.Context, path string, mode os.FileMode) (*socketListener
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("the plugin's socket: %w (is -kong-prefix a folder that this user may write to?)", err)
+		return nil, fmt.Errorf("the plugin's socket: %w (is its folder one that this user may write to?)", err)
 	}
 	unix := listener.(*net.UnixListener)
 	unix.SetUnlinkOnClose(false)

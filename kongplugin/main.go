@@ -11,13 +11,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"github.com/weirhq/weir/kongplugin/internal/access"
 	"github.com/weirhq/weir/kongplugin/internal/local"
+	"github.com/weirhq/weir/kongplugin/internal/metrics"
 	"github.com/weirhq/weir/kongplugin/internal/pluginserver"
 	"github.com/weirhq/weir/kongplugin/internal/remote"
 	"github.com/weirhq/weir/kongplugin/internal/schema"
@@ -39,6 +42,7 @@ type options struct {
 	socketMode uint
 	logLevel   string
 	logFormat  string
+	metrics    string
 }
 
 func parse(args []string, usage io.Writer) (*options, error) {
@@ -52,6 +56,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.UintVar(&o.socketMode, "socket-mode", 0, "permissions of the socket, such as 0660; 0: as the umask says. Needed if Kong's workers run as another user")
 	flags.StringVar(&o.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "form of a line: text, json")
+	flags.StringVar(&o.metrics, "metrics", "", "serve Prometheus metrics at /metrics of this host:port, or of the unix socket at this absolute path; empty: none")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -62,6 +67,9 @@ func parse(args []string, usage io.Writer) (*options, error) {
 		return nil, fmt.Errorf("-socket-mode %#o is out of range: write 0 to 0777", o.socketMode)
 	case o.logFormat != "text" && o.logFormat != "json":
 		return nil, fmt.Errorf("-log-format %q is unknown: write text or json", o.logFormat)
+	}
+	if _, _, err := net.SplitHostPort(o.metrics); o.metrics != "" && !filepath.IsAbs(o.metrics) && err != nil {
+		return nil, fmt.Errorf("-metrics %q is no address: write host:port, or the absolute path of a socket", o.metrics)
 	}
 	return o, nil
 }
@@ -112,17 +120,48 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	logger.InfoContext(ctx, "serving Kong", "socket", socket, "version", version)
-	return serve(ctx, listener, logger)
+	return serve(ctx, listener, o.metrics, logger)
 }
 
-func serve(ctx context.Context, listener *socketListener, logger *slog.Logger) error {
+// serve serves Kong, and metrics at an address unless it is empty.
+func serve(ctx context.Context, listener *socketListener, address string, logger *slog.Logger) error {
 	engines, servers := &local.Pool{Logger: logger}, &remote.Pool{Logger: logger}
+	var shown *metrics.Metrics
+	var recorder access.Recorder // nil, unless there are metrics
+	if address != "" {
+		shown = metrics.New(version)
+		recorder, engines.Recorder = shown, shown
+	}
 	plugin := access.NewPlugin(access.Backends{
 		Remote:   func(s *settings.Settings) (access.Decider, error) { return decider(servers.Server(s)) },
 		Embedded: func(s *settings.Settings) (access.Decider, error) { return decider(engines.Engine(s)) },
 		StandIn:  func(s *settings.Settings) (access.Decider, error) { return decider(engines.StandIn(s)) },
-	}, logger)
-	return pluginserver.New(plugin, pluginserver.Options{Name: schema.Name, Logger: logger}).Serve(ctx, listener)
+	}, logger, recorder)
+	server := pluginserver.New(plugin, pluginserver.Options{Name: schema.Name, Logger: logger})
+	if shown == nil {
+		return server.Serve(ctx, listener)
+	}
+	shown.Gauge("connections", "Connections that Kong's workers have open; one for each event under way or denied and not yet closed.", server.Conns)
+	shown.Gauge("instances", "Instances of plugin configs: one for each config and nginx worker.", server.Instances)
+	shown.Gauge("engines", "Engines in this process, which instances with equal settings share.", engines.Len)
+	shown.Gauge("servers", "Connections to weir servers, which instances with equal settings share.", servers.Len)
+	ctx, cancel := context.WithCancel(ctx)
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		shown.Serve(ctx, func(ctx context.Context) (net.Listener, error) { return listenMetrics(ctx, address) }, logger)
+	})
+	err := server.Serve(ctx, listener)
+	cancel()
+	tasks.Wait()
+	return err
+}
+
+func listenMetrics(ctx context.Context, address string) (net.Listener, error) {
+	if filepath.IsAbs(address) {
+		return listen(ctx, address, 0)
+	}
+	var config net.ListenConfig
+	return config.Listen(ctx, "tcp", address)
 }
 
 // decider turns a nil pointer into a nil interface.

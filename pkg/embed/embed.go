@@ -49,6 +49,8 @@ type Options struct {
 	LocalOnly bool
 	// MaxKeys bounds the counters in memory. 0: DefaultMaxKeys.
 	MaxKeys int
+	// Recorder is told about every decision. nil: nobody is.
+	Recorder engine.Recorder
 	// Logger is told of rules loaded and refused, and of Redis. nil: nobody is.
 	Logger *slog.Logger
 }
@@ -77,7 +79,7 @@ func Open(options Options) (*Engine, error) {
 		e.closeStores()
 		return nil, err
 	}
-	e.limiter = engine.New(store, engine.Options{Prefix: options.KeyPrefix})
+	e.limiter = engine.New(store, engine.Options{Prefix: options.KeyPrefix, Recorder: options.Recorder})
 	background, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	if e.byRules {

@@ -37,7 +37,7 @@ func Binary(t testing.TB) string {
 func build(root string) (string, error) {
 	// Named as the plugin, in a folder of its own: the name is part of what Kong relies on.
 	dir := filepath.Join(root, "build", "test", "kong")
-	if raceEnabled {
+	if RaceEnabled {
 		dir += "-race"
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -50,7 +50,7 @@ func build(root string) (string, error) {
 	defer unlock()
 	path := filepath.Join(dir, Name)
 	args := []string{"build"}
-	if raceEnabled {
+	if RaceEnabled {
 		args = append(args, "-race")
 	}
 	command := exec.Command("go", append(args, "-o", path, "./kongplugin")...) //nolint:noctx // shared by tests, so none's context fits

@@ -1,9 +1,14 @@
 package kong_test
 
 import (
+	"bufio"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
+	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,6 +89,59 @@ func mustWrite(t *testing.T, path, text string) {
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// figure logs something that was measured; make figures shows it.
+func figure(t *testing.T, format string, args ...any) {
+	t.Helper()
+	t.Logf("figure: "+format, args...)
+}
+
+// scrape returns the plugin's metrics without labels by their names, those with labels by name{...}.
+func scrape(t *testing.T, address string) map[string]float64 {
+	t.Helper()
+	metrics := tryScrape(t, address)
+	if metrics == nil {
+		t.Fatalf("nobody serves metrics at %s", address)
+	}
+	return metrics
+}
+
+// tryScrape is scrape, and nil if nobody answers.
+func tryScrape(t *testing.T, address string) map[string]float64 {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true // so that the scrape leaves no connection
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil
+	}
+	defer response.Body.Close()
+	metrics := make(map[string]float64)
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		name, text, ok := strings.Cut(lines.Text(), " ")
+		if value, err := strconv.ParseFloat(text, 64); ok && err == nil {
+			metrics[name] = value
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return metrics
+}
+
+// runToEnd runs the plugin with arguments with which it ends by itself, and returns what it said.
+func runToEnd(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := exec.CommandContext(t.Context(), kong.Binary(t), args...).CombinedOutput()
+	if err == nil {
+		t.Errorf("%v is no error", args)
+	}
+	return string(output)
 }
 
 func await(t *testing.T, condition func() bool) {

@@ -2,5 +2,5 @@
 
 package kong
 
-// raceEnabled tells whether the tests run with the race detector.
-const raceEnabled = false
+// RaceEnabled tells whether the tests and the plugin run with the race detector, which multiplies the memory that they take.
+const RaceEnabled = false

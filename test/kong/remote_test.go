@@ -144,7 +144,7 @@ func TestExactlyTheLimit(t *testing.T) {
 			if all != requests || full == 0 {
 				t.Errorf("%d answers to %d requests, passed %v, denied %v", all, requests, passed, denied)
 			}
-			t.Logf("of %d requests %v passed", all, slices.Collect(maps.Values(passed)))
+			figure(t, "%s, 4 workers with 64 connections each, limit %d a minute: of %d requests %v passed", name, limit, all, slices.Collect(maps.Values(passed)))
 		})
 	}
 }

@@ -24,14 +24,17 @@ type Instance struct {
 	fallback  Decider // nil: none
 	speech    *speech
 	logger    *slog.Logger
+	recorder  Recorder // nil: nobody is told
 	now       func() time.Time
 }
 
 // Access decides one request.
 func (i *Instance) Access(kong *pdk.Kong) {
+	handling := i.handling()
 	defer func() {
 		if value := recover(); value != nil {
 			i.logger.Error("a panic was caught: please report it", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			handling.ended(Fault, i.now)
 			if !kong.Exited() {
 				i.fault(kong, &lookup{kong: kong})
 			}
@@ -39,27 +42,45 @@ func (i *Instance) Access(kong *pdk.Kong) {
 	}()
 	l := &lookup{kong: kong}
 	if i.decider == nil {
+		handling.ended(Fault, i.now)
 		i.fault(kong, l) // what is wrong was logged when the instance started
 		return
 	}
 	request, err := i.request(l)
 	if err != nil {
 		i.logger.Error("Kong did not say whose request it is", "error", err)
-		if errors.Is(err, pdk.ErrReply) {
-			i.fault(kong, l)
-		} // else the connection is broken, and Kong runs the event again
+		if !errors.Is(err, pdk.ErrReply) {
+			handling.ended(Broken, i.now)
+			return // Kong runs the event again
+		}
+		handling.ended(Fault, i.now)
+		i.fault(kong, l)
 		return
 	}
 	if len(request.Descriptors) == 0 {
+		handling.ended(Skipped, i.now)
 		return // nobody's, and such requests are not limited
 	}
 	decision, err := i.decide(request)
 	if err != nil {
 		i.logger.Error("a request was not decided", "error", err, "fault_tolerant", i.settings.FaultTolerant)
+		handling.ended(Fault, i.now)
 		i.fault(kong, l)
 		return
 	}
+	handling.ended(i.result(&decision), i.now)
 	i.answer(kong, l, &decision)
+}
+
+func (i *Instance) result(decision *respond.Decision) Result {
+	switch {
+	case !decision.Denied:
+		return Passed
+	case i.settings.DryRun:
+		return DryRun
+	default:
+		return Limited
+	}
 }
 
 // Close gives back what the instance shares with others.

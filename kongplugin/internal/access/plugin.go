@@ -21,21 +21,22 @@ type Backends struct {
 type Plugin struct {
 	backends Backends
 	logger   *slog.Logger
+	recorder Recorder
 	faults   faults
 }
 
 var _ pluginserver.Plugin = (*Plugin)(nil)
 
-// NewPlugin returns a Plugin on these backends.
-func NewPlugin(backends Backends, logger *slog.Logger) *Plugin {
-	return &Plugin{backends: backends, logger: logger, faults: faults{seed: maphash.MakeSeed(), seen: make(map[uint64]struct{})}}
+// NewPlugin returns a Plugin on these backends. recorder may be nil.
+func NewPlugin(backends Backends, logger *slog.Logger, recorder Recorder) *Plugin {
+	return &Plugin{backends: backends, logger: logger, recorder: recorder, faults: faults{seed: maphash.MakeSeed(), seen: make(map[uint64]struct{})}}
 }
 
 // Start returns an instance for a config as Kong sends it. One whose config is faulty handles requests too: as those that
 // nobody can decide.
 func (p *Plugin) Start(config []byte) pluginserver.Instance {
 	s, problems := settings.Parse(config)
-	i := &Instance{settings: s, logger: p.logger, now: time.Now}
+	i := &Instance{settings: s, logger: p.logger, recorder: p.recorder, now: time.Now}
 	if err := i.prepare(&p.backends, errors.Join(problems...)); err != nil {
 		i.Close()
 		i.decider, i.fallback = nil, nil

@@ -26,6 +26,8 @@ const grace = 50 * time.Millisecond
 // Pool holds the engines of the process. The zero value with a Logger is ready; it is safe for concurrent use.
 type Pool struct {
 	Logger *slog.Logger
+	// Recorder is told about every decision of every engine. nil: nobody is.
+	Recorder engine.Recorder
 
 	mu      sync.Mutex
 	engines map[string]*shared
@@ -85,6 +87,7 @@ func (p *Pool) acquire(want *plan) (*Decider, error) {
 	if err != nil {
 		return nil, err
 	}
+	options.Recorder = p.Recorder
 	opened, err := embed.Open(options)
 	if err != nil {
 		return nil, fmt.Errorf("embedded engine: %w", err)

@@ -57,6 +57,12 @@ func (t *instances) add(plugin Instance, now time.Time) *instance {
 	return i
 }
 
+func (t *instances) len() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.byID)
+}
+
 // acquire returns an instance that the caller releases, or nil.
 func (t *instances) acquire(id int32, now time.Time) *instance {
 	t.mu.RLock()

@@ -119,6 +119,16 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
+// Conns is how many connections Kong has open.
+func (s *Server) Conns() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// Instances is how many instances there are.
+func (s *Server) Instances() int { return s.instances.len() }
+
 func (s *Server) accept(ctx context.Context, listener net.Listener, conns *sync.WaitGroup) error {
 	pause := time.Duration(0)
 	for {
