@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
+// Bounds of a Lease.
 const (
-	// MaxLease is the most hits that a lease may hold.
-	MaxLease = 1 << 20
-	// MinLeaseTTL and MaxLeaseTTL bound how long a lease lasts.
+	MaxLease    = 1 << 20
 	MinLeaseTTL = 10 * time.Millisecond
 	MaxLeaseTTL = 5 * time.Second
 )
