@@ -81,18 +81,23 @@ func (l *Limiter) hit(b *Batch, request *ratelimit.Request, i int, status *Statu
 	}
 	p.charge, p.first = int32(len(b.charges)-1), int32(len(b.limits))
 
-	base := len(b.keys)
-	b.keys = l.appendBase(b.keys, request.Domain, request.Descriptors[i].Entries, levels)
-	end := len(b.keys)
+	base, end := 0, 0 // of the key in weir's own form, without a window
 	for j := range p.limits {
-		first := base
-		if j > 0 {
-			first = len(b.keys)
+		first := len(b.keys)
+		switch {
+		case p.limits[j].EnvoyKey:
+			b.keys = l.appendEnvoyKey(b.keys, request.Domain, request.Descriptors[i].Entries, levels)
+		case end == 0:
+			b.keys = l.appendBase(b.keys, request.Domain, request.Descriptors[i].Entries, levels)
+			base, end = first, len(b.keys)
+		default:
 			b.keys = append(b.keys, b.keys[base:end]...)
 		}
-		if status.Override {
+		switch {
+		case p.limits[j].EnvoyKey:
+		case status.Override:
 			b.keys = appendOverrideWindow(b.keys, p.limits, status.Rule)
-		} else {
+		default:
 			b.keys = appendWindow(b.keys, p.limits, j)
 		}
 		key := b.key(first)

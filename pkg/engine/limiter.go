@@ -19,6 +19,11 @@ type Options struct {
 	DefaultDomain string
 	// Recorder is told about every decision. nil: nobody is.
 	Recorder Recorder
+	// EnvoyKeys counts overrides under the keys of envoyproxy/ratelimit where it could count them: see ratelimit.Limit.EnvoyKey.
+	// Rules bring the mark themselves.
+	EnvoyKeys bool
+	// EnvoyPrefix begins those keys. Empty: nothing does.
+	EnvoyPrefix string
 	// ShadowMode puts all rules and overrides into shadow mode: counted, never enforced.
 	ShadowMode bool
 	// QuotaMode puts all rules and overrides into quota mode: a request is over only when all its limited descriptors are.

@@ -19,15 +19,17 @@ type overrides struct {
 	known map[ratelimit.Limit][]ratelimit.Limit // nil for an invalid one
 }
 
-// intern returns a checked copy of limit, or nil if it is invalid. Beyond keepOverrides distinct ones it allocates.
-func (o *overrides) intern(limit *ratelimit.Limit) []ratelimit.Limit {
+// intern returns a checked copy of limit, or nil if it is invalid. Beyond keepOverrides distinct ones it allocates. With
+// envoyKeys the copy is counted as envoyproxy/ratelimit would count it, if it could.
+func (o *overrides) intern(limit *ratelimit.Limit, envoyKeys bool) []ratelimit.Limit {
+	key := *limit
+	key.EnvoyKey = envoyKeys && countsLikeEnvoy(limit)
 	o.mu.RLock()
-	checked, ok := o.known[*limit]
+	checked, ok := o.known[key]
 	o.mu.RUnlock()
 	if ok {
 		return checked
 	}
-	key := *limit
 	key.Name = strings.Clone(key.Name)
 	checked = []ratelimit.Limit{key}
 	if checked[0].Check() != nil {

@@ -85,7 +85,7 @@ func (l *Limiter) resolve(table *rules.Table, request *ratelimit.Request, i int,
 		return true
 	}
 	if descriptor.Limit != nil {
-		if limits := l.overrides.intern(descriptor.Limit); limits != nil {
+		if limits := l.overrides.intern(descriptor.Limit, l.options.EnvoyKeys); limits != nil {
 			p.verdict, p.limits = count, limits
 			status.Override = true
 			return true
@@ -94,7 +94,7 @@ func (l *Limiter) resolve(table *rules.Table, request *ratelimit.Request, i int,
 	switch {
 	case rule == nil:
 		if request.Fallback != nil {
-			if limits := l.overrides.intern(request.Fallback); limits != nil {
+			if limits := l.overrides.intern(request.Fallback, false); limits != nil {
 				p.verdict, p.limits = count, limits
 			}
 		}

@@ -70,6 +70,9 @@ type Limit struct {
 	Location *time.Location // of the calendar; nil: UTC
 	Kind     Kind
 	Lease    Lease
+	// EnvoyKey counts a FixedWindow of whole seconds where, and in the form in which, envoyproxy/ratelimit counts it, so that
+	// its replicas and weir's share one count in Redis. Hits have its key then, without the start of the window at its end.
+	EnvoyKey bool
 
 	token, perMicro int64 // see Rate; set by Check
 	reserve         int64 // of Burst, for leases; set by Check
@@ -101,6 +104,10 @@ func (l *Limit) Check() error {
 		return fault("window %v is out of range: write %v to %v", l.Window, MinWindow, MaxWindow)
 	case l.Window%time.Microsecond != 0:
 		return fault("window %v is finer than a microsecond: round it", l.Window)
+	case l.EnvoyKey && (l.Algorithm != FixedWindow || l.Calendar != CalendarNone || l.Window%time.Second != 0):
+		return fault("envoyproxy/ratelimit counts fixed windows of whole seconds alone: use one, or weir's own keys")
+	case l.EnvoyKey && l.Lease != Lease{}:
+		return fault("a window that is counted together with envoyproxy/ratelimit cannot have a lease: remove it, or write the rule's limits in weir's own form")
 	case l.Algorithm == SlidingLog && l.Count > MaxLogCount:
 		return fault("limit %d is above what sliding_log can hold (%d): use sliding_window", l.Count, MaxLogCount)
 	}

@@ -80,12 +80,20 @@ func (s *Store) listen(ctx context.Context, listeners []Listener) {
 				l.Listening(true)
 			}
 		case *redis.Message:
-			key := s.untagged(m.Payload)
+			key := s.known(m.Payload)
 			for _, l := range listeners {
 				l.Drop(key)
 			}
 		}
 	}
+}
+
+// known is the key of the hits that are counted under a name.
+func (s *Store) known(name string) string {
+	if key, ok := envoyKey(name); ok {
+		return key
+	}
+	return s.untagged(name)
 }
 
 // untagged is the key that a Cluster knows by this name.

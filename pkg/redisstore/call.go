@@ -100,7 +100,7 @@ func (c *call) add(from *ratelimit.Charge, at int, tagged bool) {
 	to := charge{at: at, err: errUndecided}
 	for i := range from.Hits {
 		hit := from.Hits[i]
-		if tagged {
+		if tagged && !hit.Limit.EnvoyKey {
 			hit.Key = c.own(func(dst []byte) []byte { return appendTagged(dst, hit.Key) })
 		} else {
 			hit.Key = c.own(func(dst []byte) []byte { return append(dst, hit.Key...) })

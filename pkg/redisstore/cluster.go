@@ -59,11 +59,15 @@ func (s *Store) takeCluster(ctx context.Context, deadline time.Time, charges []r
 		if !check(c) {
 			continue
 		}
-		if !sameBase(c.Hits) {
+		if !sameSlot(c) {
 			c.Err = ErrCrossSlot
 			continue
 		}
-		key = appendTagged(key[:0], c.Hits[0].Key)
+		if hit := &c.Hits[0]; hit.Limit.EnvoyKey {
+			key = appendEnvoyName(key[:0], hit, s.now())
+		} else {
+			key = appendTagged(key[:0], hit.Key)
+		}
 		node, err := s.cluster.MasterForKey(ctx, unsafe.String(unsafe.SliceData(key), len(key)))
 		if err != nil {
 			c.Err = unavailable(err)

@@ -60,17 +60,17 @@ func (f *flight) load(l *lane, skip *call) {
 func (f *flight) request(l *lane, c *charge) *request {
 	if l.node == nil {
 		if len(f.requests) == 0 {
-			f.requests = append(f.requests, l.store.requests.get())
+			f.requests = append(f.requests, l.store.requests.get(&l.store.options))
 		}
 		return f.requests[0]
 	}
-	slot := tag(c.hits[0].Key)
+	slot := slotOf(&c.hits[0], f.now)
 	r := f.bySlot[slot]
 	if r == nil {
 		if f.bySlot == nil {
 			f.bySlot = make(map[string]*request)
 		}
-		r = l.store.requests.get()
+		r = l.store.requests.get(&l.store.options)
 		f.bySlot[slot] = r
 		f.requests = append(f.requests, r)
 	}
@@ -110,11 +110,13 @@ func (p *flights) put(f *flight, requests *requests) {
 // requests are kept to be used again.
 type requests struct{ pool sync.Pool }
 
-func (p *requests) get() *request {
-	if r, ok := p.pool.Get().(*request); ok {
-		return r
+func (p *requests) get(o *Options) *request {
+	r, ok := p.pool.Get().(*request)
+	if !ok {
+		r = new(request)
 	}
-	return new(request)
+	r.envoy = o.envoy()
+	return r
 }
 
 func (p *requests) put(r *request) {

@@ -60,6 +60,12 @@ type Options struct {
 	// IdempotencyTTL is how long a charge's ID is remembered. 0 means DefaultIdempotencyTTL.
 	IdempotencyTTL time.Duration
 
+	// EnvoyJitter is how much longer than their window, at random, the keys of envoyproxy/ratelimit live at most, so that those
+	// of one window do not all end at once. 0: not longer.
+	EnvoyJitter time.Duration
+	// EnvoyStop counts no hits that were denied under those keys, as envoyproxy/ratelimit can be told to.
+	EnvoyStop bool
+
 	// Channel, if not empty, is the pub/sub channel on which refunds and resets are announced to those who Listen.
 	Channel string
 
@@ -98,6 +104,8 @@ func (o *Options) normalize() error {
 		return fault("pool size %d: write 1 to %d, or 0 for %d", o.PoolSize, maxPoolSize, DefaultPoolSize)
 	case o.Timeout < 0:
 		return fault("timeout %v: write a positive duration, or 0 for %v", o.Timeout, DefaultTimeout)
+	case o.EnvoyJitter < 0 || o.EnvoyJitter > maxEnvoyJitter:
+		return fault("jitter %v of keys' lives: write 0 to %v", o.EnvoyJitter, maxEnvoyJitter)
 	case o.IdempotencyTTL < 0 || o.IdempotencyTTL > ratelimit.MaxWindow:
 		return fault("idempotency period %v: write a positive duration up to %v, or 0 for %v",
 			o.IdempotencyTTL, ratelimit.MaxWindow, DefaultIdempotencyTTL)

@@ -38,10 +38,12 @@ type request struct {
 	known  map[string]uint16
 	limits []*ratelimit.Limit
 	table  []byte // the limits, packed
+	text   []byte // of keys that are made for this request
 	groups []byte // the records, packed
 	packed payload
 	args   []any
 	gives  bool // something back, which is to be announced
+	envoy  envoyOptions
 	// full sends the script itself, because Redis may not have it.
 	full bool
 	err  error // of the last time that it was sent
@@ -70,7 +72,7 @@ func (r *request) reset() {
 	clear(r.known)
 	*r = request{
 		records: r.records[:0], keys: r.keys[:0], latest: r.latest[:0], known: r.known, limits: r.limits[:0],
-		table: r.table[:0], groups: r.groups[:0], packed: r.packed[:0], args: r.args[:0],
+		table: r.table[:0], text: r.text[:0], groups: r.groups[:0], packed: r.packed[:0], args: r.args[:0],
 	}
 }
 
@@ -80,7 +82,7 @@ func (r *request) reset() {
 // often it comes, and share tells the results of each. Charges in between are of other keys, and do not notice.
 func (r *request) add(c *charge, now time.Time) {
 	hit := &c.hits[0]
-	key := r.key(hit.Key)
+	key := r.key(r.name(hit, now))
 	if at := r.latest[key]; at >= 0 && r.records[at].takes(c) {
 		same := &r.records[at]
 		same.last.next = c
@@ -102,7 +104,7 @@ func (r *request) add(c *charge, now time.Time) {
 	}
 	for i := 1; i < len(c.hits); i++ {
 		hit := &c.hits[i]
-		key := r.key(hit.Key)
+		key := r.key(r.name(hit, now))
 		r.latest[key] = int32(len(r.records)) - 1
 		r.hit(hit, key, now)
 	}
@@ -172,6 +174,10 @@ func (r *request) limit(l *ratelimit.Limit, now time.Time) uint16 {
 		}
 	}
 	r.limits = append(r.limits, l)
+	if l.EnvoyKey {
+		r.envoyLimit(l, now)
+		return uint16(len(r.limits) - 1)
+	}
 	token, perMicro := l.Rate()
 	r.table = append(r.table, byte(l.Algorithm))
 	for _, n := range [...]int64{l.Count, l.Capacity(), l.Window.Microseconds(), token, perMicro} {

@@ -24,7 +24,7 @@ var loadScript = sync.OnceValues(func() (script, error) {
 		parts = append(parts, algorithm.String())
 	}
 	var source strings.Builder
-	for _, part := range append(parts, "take") {
+	for _, part := range append(parts, "envoy_window", "take") {
 		text, err := scripts.ReadFile("scripts/" + part + ".lua")
 		if err != nil {
 			return script{}, fmt.Errorf("a part of the Redis script is missing: write pkg/redisstore/scripts/%s.lua: %w", part, err)

@@ -28,6 +28,8 @@ type Options struct {
 	DefaultDomain string
 	// MergeDomains lets several files, or several documents of one, contribute to one domain. Defaults to an error.
 	MergeDomains bool
+	// EnvoyKeys counts every rate_limit under the key of envoyproxy/ratelimit: see ratelimit.Limit.EnvoyKey.
+	EnvoyKeys bool
 }
 
 func (o Options) withDefaults() Options {

@@ -88,6 +88,7 @@ func (c *compiler) rateLimit(d located, r *ratelimit.Rule) {
 			Count:     int64(shared.RequestsPerUnit),
 			Window:    time.Duration(multiplier * int64(length)),
 			Lease:     d.Lease,
+			EnvoyKey:  c.opts.EnvoyKeys,
 		}
 		c.checkLimit(d, &limit, "rate_limit")
 		r.Limits = []ratelimit.Limit{limit}

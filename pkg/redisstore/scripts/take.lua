@@ -1,4 +1,4 @@
-local makers = {fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket}
+local makers = {fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, envoy_window}
 local algorithms = {}
 
 local request = ARGV[2]
@@ -55,7 +55,7 @@ local function hit(key, l, cost, times, partial, charge)
   local available = does.available(s, l, t)
   local allowed, granted = times, cost * times
   if cost == 0 then
-    if available < 1 then
+    if available < (does.overruns and 0 or 1) then -- envoyproxy/ratelimit lets a look pass at the limit itself
       allowed = 0
     end
   elseif granted > available and cost > 0 then
@@ -68,6 +68,10 @@ local function hit(key, l, cost, times, partial, charge)
   local reset, retry = nil, 0
   if not charge then
     granted = 0
+  elseif allowed < times and cost > 0 and does.overruns and does.overruns(l) then
+    does.add(s, l, t, cost * times)
+    reset = does.write(key, l, s, t)
+    available = available - granted
   elseif granted ~= 0 then
     granted = does.add(s, l, t, granted)
     if granted ~= 0 then
