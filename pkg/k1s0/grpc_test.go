@@ -245,7 +245,11 @@ func TestUsageOverGRPC(t *testing.T) {
 	if got.Used == nil || got.GetUsed() != 1 || got.GetRemaining() != 2 || got.GetResetAt() <= time.Now().Unix() || len(got.GetResults()) != 1 {
 		t.Errorf("%v", got)
 	}
-	if again := usage(fileRuleID, "from-file"); !proto.Equal(again, got) {
+	again := usage(fileRuleID, "from-file")
+	for _, each := range []*pb.GetUsageResponse{got, again} { // a busy machine may tell a reset a second late
+		each.ResetAt, each.Results[0].ResetAt = nil, 0
+	}
+	if !proto.Equal(again, got) {
 		t.Errorf("asking changed the answer: %v", again)
 	}
 }

@@ -53,7 +53,7 @@ func TestCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			values := embedded(c.values)
-			values["minute"], values["error_format"] = 1, "json"
+			values["year"], values["error_format"] = 1, "json" // a window that does not end between two requests
 			config := configure(values)
 			for _, last := range []string{setHeaders, exit} {
 				c.request.ID += "x" // another request
@@ -65,7 +65,7 @@ func TestCalls(t *testing.T) {
 		})
 	}
 	t.Run("negotiated denial", func(t *testing.T) {
-		config := configure(embedded(map[string]any{"limit_by": "ip", "minute": 1}))
+		config := configure(embedded(map[string]any{"limit_by": "ip", "year": 1}))
 		must(t, node.Workers[0], config, &someone)
 		response := must(t, node.Workers[0], config, &someone)
 		if want := []string{askIP, askHeaders, askVar, exit}; !slices.Equal(response.Calls, want) {
@@ -73,7 +73,7 @@ func TestCalls(t *testing.T) {
 		}
 	})
 	t.Run("nothing to tell", func(t *testing.T) {
-		config := configure(embedded(map[string]any{"limit_by": "ip", "minute": 1, "hide_client_headers": true}))
+		config := configure(embedded(map[string]any{"limit_by": "ip", "year": 1, "hide_client_headers": true}))
 		if response := must(t, node.Workers[0], config, &someone); !slices.Equal(response.Calls, []string{askIP}) {
 			t.Errorf("calls %v, want only %s", response.Calls, askIP)
 		}
