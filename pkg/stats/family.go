@@ -16,6 +16,7 @@ const maxName = 1024
 // family are the names of one rule: the one that is known from the rule alone, and those that hold values of requests.
 type family struct {
 	plain series
+	found uint64 // under Stats.mu: the generation in which a rule was last found to have it
 
 	mu     sync.RWMutex
 	values map[string]*series // by the name before it is sanitised
@@ -78,7 +79,7 @@ type ruleNames struct {
 
 // find returns the names of a rule.
 func (s *Stats) find(rule *ratelimit.Rule) *ruleNames {
-	if found, ok := s.byRule.Load().Load(rule); ok {
+	if found, ok := s.byRule.Load(rule); ok {
 		return found.(*ruleNames) //nolint:forcetypeassert // the map holds nothing else
 	}
 	return s.first(rule)
@@ -99,8 +100,9 @@ func (s *Stats) first(rule *ratelimit.Rule) *ruleNames {
 	default:
 		found = s.other
 	}
+	found.found = s.generation
 	names := &ruleNames{found, found != s.other && showsValues(rule)}
-	s.byRule.Load().Store(rule, names)
+	s.byRule.Store(rule, names)
 	return names
 }
 
@@ -160,25 +162,25 @@ func (s *Stats) notFound(domain string) *notFound {
 	return found
 }
 
-// RulesInForce tells which rules are in force now. Call it once they are: the counters of rules that are not among them are
-// dropped, after a Flusher has sent what they grew by. A decision by an older table that is still under way may bring one
-// back, until the next time.
+// RulesInForce tells which rules are in force now. Call it once they are, and not twice at the same time: the counters of rules
+// that are not among them are dropped, after a Flusher has sent what they grew by. A decision by an older table that is still
+// under way may bring one back, until the next time.
+//
+// It keeps decisions from being counted for the time only in which it drops what is gone.
 func (s *Stats) RulesInForce(rules []*ratelimit.Rule) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.rules = rules
-	kept := make(map[*family]bool)
-	if len(s.families) > 0 {
-		var buffer [maxName]byte
-		for _, rule := range rules {
-			name := appendRuleName(buffer[:0], rule)
-			if f := s.families[string(name)]; f != nil {
-				kept[f] = true
-			}
-		}
+	s.generation++
+	generation, used := s.generation, len(s.families) > 0
+	s.mu.Unlock()
+	if !used {
+		return
 	}
+	kept := s.keep(rules)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for name, f := range s.families {
-		if kept[f] {
+		if kept[f] || f.found == generation {
 			continue
 		}
 		delete(s.families, name)
@@ -186,5 +188,37 @@ func (s *Stats) RulesInForce(rules []*ratelimit.Rule) {
 			f.each(func(each *series) { s.retired = append(s.retired, each) })
 		}
 	}
-	s.byRule.Store(&sync.Map{})
+}
+
+// keep forgets all rules but these, and returns their families.
+func (s *Stats) keep(rules []*ratelimit.Rule) map[*family]bool {
+	current := make(map[*ratelimit.Rule]bool, len(rules)) // with whether it is among byRule
+	for _, rule := range rules {
+		current[rule] = false
+	}
+	kept := make(map[*family]bool)
+	s.byRule.Range(func(key, value any) bool {
+		rule := key.(*ratelimit.Rule) //nolint:forcetypeassert // the map holds nothing else
+		if _, ok := current[rule]; !ok {
+			s.byRule.Delete(rule)
+			return true
+		}
+		current[rule] = true
+		kept[value.(*ruleNames).family] = true //nolint:forcetypeassert // the map holds nothing else
+		return true
+	})
+	var buffer [maxName]byte
+	for rule, known := range current {
+		if known {
+			continue
+		}
+		name := appendRuleName(buffer[:0], rule)
+		s.mu.RLock()
+		f := s.families[string(name)]
+		s.mu.RUnlock()
+		if f != nil {
+			kept[f] = true
+		}
+	}
+	return kept
 }

@@ -2,7 +2,6 @@ package stats
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirhq/weir/pkg/engine"
@@ -34,19 +33,20 @@ type Stats struct {
 	near    float32
 	service service
 
-	// byRule finds the names of a rule of the table in force. It is replaced as a whole with the table, so that it keeps no
-	// rule of an old one alive. *ratelimit.Rule to *ruleNames.
-	byRule atomic.Pointer[sync.Map]
+	// byRule finds the names of a rule. Rules that are not in force any more are taken out, so that it keeps none of them alive.
+	// *ratelimit.Rule to *ruleNames.
+	byRule sync.Map
 
-	mu       sync.RWMutex
-	families map[string]*family   // under mu; by the rule's name without values
-	rules    []*ratelimit.Rule    // under mu; those in force, listed even before their first use
-	retired  []*series            // under mu; of rules that are gone, until they are flushed
-	flushed  bool                 // under mu; there is a Flusher
-	override map[string]*family   // under mu; by domain
-	unknown  map[string]*notFound // under mu; by domain
-	elsewise *notFound            // of the domains beyond MaxValues
-	other    *family              // of the rules beyond MaxRules
+	mu         sync.RWMutex
+	families   map[string]*family   // under mu; by the rule's name without values
+	rules      []*ratelimit.Rule    // under mu; those in force, listed even before their first use
+	generation uint64               // under mu; counts the changes of rules
+	retired    []*series            // under mu; of rules that are gone, until they are flushed
+	flushed    bool                 // under mu; there is a Flusher
+	override   map[string]*family   // under mu; by domain
+	unknown    map[string]*notFound // under mu; by domain
+	elsewise   *notFound            // of the domains beyond MaxValues
+	other      *family              // of the rules beyond MaxRules
 
 	durations durations
 }
@@ -68,7 +68,7 @@ func New(options Options) *Stats {
 	if options.MaxRules <= 0 {
 		options.MaxRules = DefaultMaxRules
 	}
-	s := &Stats{
+	return &Stats{
 		options:  options,
 		near:     float32(options.NearLimitRatio),
 		families: make(map[string]*family),
@@ -77,8 +77,6 @@ func New(options Options) *Stats {
 		elsewise: &notFound{name: other},
 		other:    newFamily(other),
 	}
-	s.byRule.Store(&sync.Map{})
-	return s
 }
 
 // Decided implements engine.Recorder. Looks and refunds count nothing, nor does a descriptor without a limit.

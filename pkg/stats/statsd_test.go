@@ -160,6 +160,28 @@ func TestFlush(t *testing.T) {
 	}
 }
 
+// What a rule has counted is sent although the rule is gone.
+func TestFlushOfRetiredRules(t *testing.T) {
+	s := listen(t, "tcp")
+	c := count(t, stats.Options{MaxValues: 10}, `
+domain: edge
+descriptors: [{key: user, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 10}}]
+`)
+	flusher := c.NewFlusher(client(t, stats.ClientOptions{Network: "tcp", Address: s.address}))
+	c.hit("edge", "user=ann", 1)
+	c.load("domain: edge\ndescriptors: [{key: path, rate_limit: {unit: day, requests_per_unit: 10}}]")
+	c.expect("")
+	c.hit("edge", "path=/a", 2)
+	flusher.Flush()
+	want := []string{
+		"ratelimit.service.rate_limit.edge.path.total_hits:2|c", "ratelimit.service.rate_limit.edge.path.within_limit:2|c",
+		"ratelimit.service.rate_limit.edge.user_ann.total_hits:1|c", "ratelimit.service.rate_limit.edge.user_ann.within_limit:1|c",
+	}
+	if got := s.lines(t, len(want)); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestTags(t *testing.T) {
 	mogrifier, err := stats.ParseMogrifier(`^ratelimit\.service\.rate_limit\.([^.]+)\.(.*)\.([^.]+)$ => ratelimit.$3 domain:$1,descriptor:$2,odd:$7`)
 	if err != nil {
