@@ -2,14 +2,12 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/weirhq/weir/pkg/config"
-	"github.com/weirhq/weir/pkg/denycache"
-	"github.com/weirhq/weir/pkg/engine"
+	"github.com/weirhq/weir/pkg/counters"
 	"github.com/weirhq/weir/pkg/failover"
-	"github.com/weirhq/weir/pkg/lease"
 	"github.com/weirhq/weir/pkg/memstore"
 	"github.com/weirhq/weir/pkg/redisstore"
 	"github.com/weirhq/weir/pkg/telemetry"
@@ -17,7 +15,7 @@ import (
 
 // stores are where a server's counters live.
 type stores struct {
-	store engine.Store
+	store *counters.Store
 	// name is what people are told: "memory", or where Redis is.
 	name string
 	// ping asks the shared store; nil for counters in memory, which cannot be away.
@@ -27,73 +25,96 @@ type stores struct {
 // openStores makes the store that the settings ask for. It does not wait for Redis.
 func (a *app) openStores() (stores, error) {
 	settings := a.config
-	if !settings.Redis.Enabled() {
-		store := a.memory("main", settings.Memory.MaxKeys)
+	options := counters.Options{
+		KeyPrefix:      settings.RateLimit.KeyPrefix,
+		MaxKeys:        settings.Memory.MaxKeys,
+		IdempotencyTTL: settings.RateLimit.IdempotencyTTL,
+		DenyCache:      settings.Redis.DenyCache,
+		Leases:         true,
+		OnFailure:      settings.FailureMode(),
+		LocalFraction:  settings.Failure.FallbackFraction,
+		LocalMaxKeys:   settings.Failure.LocalMaxKeys,
+		Failures:       settings.Failure.Breaker.Failures,
+		ProbeInterval:  settings.Failure.Breaker.ProbeInterval,
+		Guard: failover.Options{
+			Logger:  a.logger.With("component", "store"),
+			OnTake:  a.metrics.StoreTook,
+			OnPanic: func(value any) { a.panicked("store", value, nil) },
+		},
+		OnBreaker: a.breakers(),
+	}
+	if settings.Redis.Enabled() {
+		redis, err := a.redisOptions()
+		if err != nil {
+			return stores{}, err
+		}
+		options.Redis = &redis
+	}
+	store, err := counters.Open(options)
+	if err != nil {
+		return stores{}, err
+	}
+	a.cleanup.add(store.Close)
+	a.showStore(store)
+	if store.Memory != nil {
 		return stores{store: store, name: "memory"}, nil
 	}
-	options, err := a.redisOptions()
-	if err != nil {
-		return stores{}, err
-	}
-	redis, err := redisstore.New(options)
-	if err != nil {
-		return stores{}, fmt.Errorf("redis: %w", err)
-	}
-	a.cleanup.add(func() { _ = redis.Close() })
-	a.metrics.RedisPool(func() telemetry.PoolStats {
-		stats := redis.Stats()
-		return telemetry.PoolStats{
-			Open: int(stats.Open), Idle: int(stats.Idle),
-			Hits: uint64(stats.Reused), Misses: uint64(stats.Opened),
-			Timeouts: uint64(stats.Timeouts), Stale: uint64(stats.Stale),
+	return stores{store: store, name: a.redisName(), ping: store.Ping}, nil
+}
+
+// breakers shows the state of the circuit breakers: the worst, if there are several.
+func (a *app) breakers() func(server string, state failover.State) {
+	var mu sync.Mutex
+	states := make(map[string]failover.State)
+	return func(server string, state failover.State) {
+		mu.Lock()
+		defer mu.Unlock()
+		states[server] = state
+		worst := failover.Closed
+		for _, s := range states {
+			if s == failover.Open || s == failover.HalfOpen && worst == failover.Closed {
+				worst = s
+			}
 		}
-	})
-	guarded, err := failover.New(redis, failover.Options{
-		Timeout:       settings.Redis.Timeout(),
-		Punctual:      true,
-		Mode:          settings.FailureMode(),
-		Local:         a.memory("local", settings.Failure.LocalMaxKeys),
-		Fraction:      settings.Failure.FallbackFraction,
-		Blame:         func(err error) bool { return errors.Is(err, redisstore.ErrUnavailable) },
-		Failures:      settings.Failure.Breaker.Failures,
-		ProbeInterval: settings.Failure.Breaker.ProbeInterval,
-		ProbePrefix:   settings.RateLimit.KeyPrefix + ":",
-		Logger:        a.logger.With("component", "store"),
-		OnStateChange: func(_, to failover.State) { a.metrics.BreakerChanged(to.String()) },
-		OnTake:        a.metrics.StoreTook,
-		OnPanic:       func(value any) { a.panicked("store", value, nil) },
-	})
-	if err != nil {
-		return stores{}, err
+		a.metrics.BreakerChanged(worst.String())
 	}
-	a.cleanup.add(func() { _ = guarded.Close() })
-	return stores{store: a.ahead(redis, guarded), name: a.redisName(), ping: redis.Ping}, nil
 }
 
-// ahead answers without Redis what it can: hits of leases first, then denials of counters that are known to be over their limit.
-// Both stand before the guard: what they answer says nothing of Redis.
-func (a *app) ahead(redis *redisstore.Store, guarded engine.Store) engine.Store {
-	store := guarded
-	var listeners []redisstore.Listener
-	if entries := a.config.Redis.DenyCache; entries > 0 {
-		cache := denycache.New(store, denycache.Options{Entries: entries})
+// showStore shows the figures of the store's parts.
+func (a *app) showStore(store *counters.Store) {
+	a.showMemory("main", store.Memory, a.config.Memory.MaxKeys)
+	a.showMemory("local", store.Local, a.config.Failure.LocalMaxKeys)
+	if len(store.Servers) > 0 {
+		a.metrics.RedisPool(func() telemetry.PoolStats {
+			var sum telemetry.PoolStats
+			for _, server := range store.Servers {
+				stats := server.Stats()
+				sum.Open += int(stats.Open)
+				sum.Idle += int(stats.Idle)
+				sum.Hits += uint64(stats.Reused)
+				sum.Misses += uint64(stats.Opened)
+				sum.Timeouts += uint64(stats.Timeouts)
+				sum.Stale += uint64(stats.Stale)
+			}
+			return sum
+		})
+	}
+	if cache := store.DenyCache; cache != nil {
 		a.metrics.DenyCache(func() telemetry.DenyCacheStats { return telemetry.DenyCacheStats(cache.Stats()) })
-		store, listeners = cache, append(listeners, cache)
 	}
-	leases := lease.New(store, lease.Options{})
-	a.metrics.Leases(func() telemetry.LeaseStats { return telemetry.LeaseStats(leases.Stats()) })
-	a.cleanup.add(redis.Listen(append(listeners, leases)...))
-	return leases
+	if leases := store.Leases; leases != nil {
+		a.metrics.Leases(func() telemetry.LeaseStats { return telemetry.LeaseStats(leases.Stats()) })
+	}
 }
 
-func (a *app) memory(use string, maxKeys int) *memstore.Store {
-	store := memstore.New(memstore.Options{MaxKeys: maxKeys, IDPeriod: a.config.RateLimit.IdempotencyTTL})
-	a.cleanup.add(store.Close)
+func (a *app) showMemory(use string, store *memstore.Store, maxKeys int) {
+	if store == nil {
+		return
+	}
 	a.metrics.MemoryStore(use, func() telemetry.MemoryStats {
 		stats := store.Stats()
 		return telemetry.MemoryStats{Keys: int(stats.Keys), MaxKeys: maxKeys, Evictions: uint64(stats.Evictions)}
 	})
-	return store
 }
 
 func (a *app) redisOptions() (redisstore.Options, error) {
@@ -110,8 +131,6 @@ func (a *app) redisOptions() (redisstore.Options, error) {
 		SentinelPassword: sentinelPassword,
 		PoolSize:         settings.PoolSize,
 		Timeout:          settings.Timeout(),
-		IdempotencyTTL:   a.config.RateLimit.IdempotencyTTL,
-		Channel:          a.config.RateLimit.KeyPrefix + ":drop",
 	}
 	switch {
 	case settings.Mode == config.RedisSentinel:

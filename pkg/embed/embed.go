@@ -6,7 +6,6 @@
 package embed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,16 +14,16 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirhq/weir/pkg/counters"
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/failover"
-	"github.com/weirhq/weir/pkg/memstore"
 	"github.com/weirhq/weir/pkg/ratelimit"
 	"github.com/weirhq/weir/pkg/redisstore"
 	"github.com/weirhq/weir/pkg/rules"
 )
 
 // DefaultMaxKeys is how many counters are held in memory if Options.MaxKeys is 0.
-const DefaultMaxKeys = 100_000
+const DefaultMaxKeys = counters.DefaultMaxKeys
 
 // ErrNoRules is the error of a decision while none of the rule files has been valid yet.
 var ErrNoRules = errors.New("no valid rules yet")
@@ -97,36 +96,19 @@ func Open(options Options) (*Engine, error) {
 }
 
 func (e *Engine) openStore(options Options) (engine.Store, error) {
-	memory := memstore.New(memstore.Options{MaxKeys: cmp.Or(options.MaxKeys, DefaultMaxKeys)})
-	e.close = append(e.close, memory.Close)
-	guard := failover.Options{
-		Mode: options.OnFailure, Local: memory, Fraction: options.Fraction, Logger: options.Logger,
-		ProbePrefix: cmp.Or(options.KeyPrefix, "ratelimit") + ":",
+	if options.LocalOnly {
+		return e.standIn(options)
 	}
-	var guarded engine.Store
-	switch {
-	case options.LocalOnly:
-		guarded = away{}
-		// One failure opens the breaker, and nothing closes it. The store is away by design, which is not worth a line.
-		guard.Mode, guard.Failures, guard.Logger = ratelimit.FailLocal, 1, nil
-		guard.Probe = func(ctx context.Context) error { return errAway }
-		guard.ProbeInterval = rarely
-	case options.Redis == nil:
-		return memory, nil
-	default:
-		redis, err := redisstore.New(*options.Redis)
-		if err != nil {
-			return nil, fmt.Errorf("redis: %w", err)
-		}
-		e.close = append(e.close, func() { _ = redis.Close() })
-		guard.Timeout = options.Redis.Timeout
-		guarded = redis
-	}
-	store, err := failover.New(guarded, guard)
+	store, err := counters.Open(counters.Options{
+		Redis: options.Redis, KeyPrefix: options.KeyPrefix,
+		MaxKeys: options.MaxKeys, LocalMaxKeys: options.MaxKeys,
+		OnFailure: options.OnFailure, LocalFraction: options.Fraction,
+		Guard: failover.Options{Logger: options.Logger},
+	})
 	if err != nil {
 		return nil, err
 	}
-	e.close = append(e.close, func() { _ = store.Close() })
+	e.close = append(e.close, store.Close)
 	return store, nil
 }
 
