@@ -51,7 +51,11 @@ type Options struct {
 }
 
 // Notice is something about a variable of the environment that an operator should know: what takes its place, for example.
-type Notice struct{ Variable, Text string }
+type Notice struct {
+	Variable, Text string
+	// Idle is set where the variable would have no effect anyway, so that only level info has it.
+	Idle bool
+}
 
 // app is one server while it is built and while it runs.
 type app struct {
@@ -76,7 +80,11 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	for _, notice := range options.Notices {
-		a.logger.Warn(notice.Text, "variable", notice.Variable)
+		level := slog.LevelWarn
+		if notice.Idle {
+			level = slog.LevelInfo
+		}
+		a.logger.Log(ctx, level, notice.Text, "variable", notice.Variable)
 	}
 	tuneMemory(a.logger, a.config.Runtime.GOGC)
 
@@ -87,6 +95,7 @@ func Run(ctx context.Context, options Options) error {
 	limiter := engine.New(stores.store, engine.Options{
 		Prefix: a.config.RateLimit.KeyPrefix, DefaultDomain: a.config.Rules.DefaultDomain, Recorder: a.recorder(),
 		ShadowMode: a.config.RateLimit.ShadowMode, QuotaMode: a.config.RateLimit.QuotaMode,
+		EnvoyKeys: a.config.RateLimit.EnvoyKeys(), EnvoyPrefix: a.config.RateLimit.SharedKeyPrefix,
 	})
 	rules, err := a.newRules(limiter)
 	if err != nil {

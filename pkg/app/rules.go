@@ -13,7 +13,7 @@ import (
 // people rely on starts.
 func (a *app) newRules(limiter *engine.Limiter) (*ruleset.Set, error) {
 	settings := &a.config.Rules
-	compile := rules.Options{DefaultDomain: settings.DefaultDomain, MergeDomains: settings.MergeDomains}
+	compile := rules.Options{DefaultDomain: settings.DefaultDomain, MergeDomains: settings.MergeDomains, EnvoyKeys: a.config.RateLimit.EnvoyKeys()}
 	set, err := ruleset.New(ruleset.Options{
 		Paths:    settings.Paths,
 		Rules:    compile,

@@ -116,6 +116,12 @@ type Rules struct {
 	XDS           XDS           `yaml:"xds"`
 }
 
+// The values of RateLimit.KeyFormat.
+const (
+	KeysOfWeir       = "weir"
+	KeysOfEnvoyproxy = "envoyproxy"
+)
+
 // RateLimit is how requests are counted.
 type RateLimit struct {
 	FailOpen             bool          `yaml:"fail_open" doc:"While the store cannot decide: true allows, false denies; failure.mode, if set, beats it"`
@@ -124,9 +130,16 @@ type RateLimit struct {
 	ShadowMode           bool          `yaml:"shadow_mode" doc:"Count all requests, deny none"`
 	QuotaMode            bool          `yaml:"quota_mode" doc:"Put all rules into quota mode: a request is denied only where all its limited descriptors are over"`
 	KeyPrefix            string        `yaml:"key_prefix" doc:"First part of every counter's key"`
+	KeyFormat            string        `yaml:"key_format" oneof:"weir|envoyproxy" doc:"envoyproxy counts every rate_limit, and overrides, under the Redis keys of envoyproxy/ratelimit, so that its replicas and weir's share one count"`
+	SharedKeyPrefix      string        `yaml:"shared_key_prefix" doc:"First part of those keys"`
+	KeyExpiryJitter      time.Duration `yaml:"key_expiry_jitter" min:"0s" max:"24h" doc:"How much longer than their window those keys live at most, at random"`
+	StopAtLimit          bool          `yaml:"stop_at_limit" doc:"Do not count denied hits there; each counter by itself"`
 	NearLimitRatio       float64       `yaml:"near_limit_ratio" min:"0.000001" max:"1" doc:"Part of a limit above which the statistics of envoyproxy/ratelimit count hits as near it"`
 	IdempotencyTTL       time.Duration `yaml:"idempotency_ttl" min:"1s" max:"24h" doc:"How long a request ID is remembered, so that a retry is charged once"`
 }
+
+// EnvoyKeys reports whether counters are shared with envoyproxy/ratelimit.
+func (r *RateLimit) EnvoyKeys() bool { return r.KeyFormat == KeysOfEnvoyproxy }
 
 // Memory is the store in the process, used without Redis.
 type Memory struct {

@@ -41,7 +41,7 @@ func Defaults() *Config {
 			BackoffInitial: 500 * time.Millisecond, BackoffMax: 30 * time.Second, BackoffFactor: 2, BackoffJitter: true,
 			MaxMessageBytes: 16 << 20,
 		}},
-		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", NearLimitRatio: 0.8, IdempotencyTTL: 5 * time.Minute},
+		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", KeyFormat: KeysOfWeir, NearLimitRatio: 0.8, IdempotencyTTL: 5 * time.Minute},
 		Memory:    Memory{MaxKeys: 1_000_000},
 		Runtime:   Runtime{GOGC: 400},
 		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, DenyCache: 100_000, Mode: RedisSingle},

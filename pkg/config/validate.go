@@ -222,6 +222,20 @@ func (c *Config) checkRules(k *checker) {
 	}) {
 		k.fault("ratelimit.key_prefix", "%q cannot begin a key: write 1 to 64 letters, digits and . _ - : /", prefix)
 	}
+	if !c.RateLimit.EnvoyKeys() {
+		for _, each := range []struct {
+			path string
+			set  bool
+		}{
+			{"ratelimit.shared_key_prefix", c.RateLimit.SharedKeyPrefix != ""},
+			{"ratelimit.key_expiry_jitter", c.RateLimit.KeyExpiryJitter != 0},
+			{"ratelimit.stop_at_limit", c.RateLimit.StopAtLimit},
+		} {
+			if each.set {
+				k.fault(each.path, "has no effect: write ratelimit.key_format: envoyproxy, or remove this")
+			}
+		}
+	}
 }
 
 func (c *Config) checkRedis(k *checker) {
