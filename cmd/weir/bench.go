@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -28,6 +29,8 @@ type benchOptions struct {
 	against  []string
 	pids     []string
 	floor    bool
+	envoy    string
+	workers  int
 	rules    string
 }
 
@@ -45,12 +48,17 @@ which it should have been sent.
 that others use too. The processor time of every --pid counts in every turn, so name the processes of all servers; --floor
 measures its own.
 
+--via-envoy starts the Envoy that it names in front of each server, on free ports, and sends HTTP requests through it: that is what a
+gateway's users feel, and there a server costs more per call, because a gateway sends it few calls at a time. One request is under way
+on each of 32 connections, over 10,000 keys; Envoy's processor time is shown apart.
+
 ADDRESS is host:port or unix:PATH, in plain text. A server needs the rules that --print-rules prints. Exit status: 0 every reply
 was right, 1 some were wrong or missing, 2 no result.`,
 		Example: `  weir bench --print-rules weir > bench.yaml
   weir serve --rules bench.yaml &
   weir bench localhost:50051 --pid weir=$! --floor
   weir bench localhost:50051 --rate 10000 --duration 10s --workload three
+  weir bench localhost:8081 --pid weir=$! --floor --via-envoy $(which envoy)
   weir bench new=localhost:50051 --vs old=localhost:50052 --rounds 9 -o json`,
 		Args: func(command *cobra.Command, args []string) error {
 			if options.rules != "" {
@@ -62,6 +70,9 @@ was right, 1 some were wrong or missing, 2 no result.`,
 			if options.rules != "" {
 				return printRules(command.OutOrStdout(), options.rules)
 			}
+			if err := options.viaEnvoy(command.Flags().Changed); err != nil {
+				return err
+			}
 			return runBench(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), args[0], options)
 		},
 	}
@@ -69,9 +80,11 @@ was right, 1 some were wrong or missing, 2 no result.`,
 	outputFlag(command, &options.output)
 	flags.StringVar(&options.workload, "workload", string(bench.Uniform),
 		"what is asked: uniform (many keys), hot (one key), over (over its limit) or three (the hot one and two uniform descriptors)")
-	flags.IntVar(&options.Workload.Keys, "keys", 0, "`NUMBER` of different keys (default 100000; for over 1)")
+	flags.IntVar(&options.Workload.Keys, "keys", 0, "`NUMBER` of different keys (default 100000; through Envoy 10000; for over 1)")
 	flags.IntVar(&options.Callers, "callers", 64, "`NUMBER` of calls under way in a closed loop")
-	flags.IntVar(&options.Connections, "connections", 4, "`NUMBER` of connections")
+	flags.IntVar(&options.Connections, "connections", 4, "`NUMBER` of connections; 32 through Envoy")
+	flags.StringVar(&options.envoy, "via-envoy", "", "`PATH` of an Envoy (1.40 or newer) to send HTTP requests through")
+	flags.IntVar(&options.workers, "concurrency", 1, "`NUMBER` of worker threads of --via-envoy")
 	flags.Float64Var(&options.Rate, "rate", 0, "calls per second of an open loop; 0: a closed loop")
 	flags.DurationVar(&options.Duration, "duration", 2*time.Second, "how long each round measures")
 	flags.DurationVar(&options.Warmup, "warmup", time.Second, "how long each round runs before it measures")
@@ -180,6 +193,33 @@ func (o benchOptions) nonzero() error {
 		if flag.zero {
 			return fmt.Errorf("--%s is 0: write a greater one, or leave it out for the default", flag.name)
 		}
+	}
+	return nil
+}
+
+// viaEnvoy has the load go through an Envoy, if there is one, where its own defaults hold.
+func (o *benchOptions) viaEnvoy(changed func(flag string) bool) error {
+	if o.envoy == "" {
+		if changed("concurrency") {
+			return errors.New("--concurrency is Envoy's: add --via-envoy PATH")
+		}
+		return nil
+	}
+	for _, name := range []string{"rate", "callers"} {
+		if changed(name) {
+			return fmt.Errorf("--%s does not go with --via-envoy: one request is under way on each connection, so write --connections", name)
+		}
+	}
+	path, err := exec.LookPath(o.envoy)
+	if err != nil {
+		return fmt.Errorf("--via-envoy: %w", err)
+	}
+	if o.workers == 0 {
+		return errors.New("--concurrency is 0: write a greater one, or leave it out for the default")
+	}
+	o.Envoy = &bench.Envoy{Path: path, Concurrency: o.workers}
+	if !changed("connections") {
+		o.Connections = 32
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,33 @@ descriptors:
 	}
 }
 
+// The command that a user types, with a real Envoy and a real weir: through it the fast port is asked, and Envoy counts apart.
+func TestBenchThroughEnvoy(t *testing.T) {
+	rules, err := bench.Rules("weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	weir := servers.Weir(t, servers.WeirOptions{Rules: map[string]string{"bench.yaml": rules}})
+	code, stdout, stderr := runWeir(t, "bench", "weir="+weir.Fast(), "--vs", "slow="+weir.GRPC(), "--floor", "--via-envoy", servers.FindEnvoy(t),
+		"--pid", "weir="+strconv.Itoa(weir.Process().PID()), "--concurrency", "2", "--keys", "20", "--rounds", "1", "--duration", "100ms",
+		"--warmup", "0", "--timeout", "10s", "-o", "json")
+	var report bench.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitOK {
+		t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+	}
+	if len(report.Targets) != 3 || report.Load.Envoy != 2 || report.Load.Connections != 32 || len(report.Ratios) != 2 {
+		t.Fatalf("reported %s", stdout)
+	}
+	for _, target := range report.Targets {
+		if m := target.Median; m.Calls == 0 || m.Envoy <= 0 || m.CPUTotal <= 0 || m.CPU["envoy"] != 0 {
+			t.Errorf("%s: %+v", target.Name, m)
+		}
+	}
+	if asked := weir.Metric(`weir_grpc_requests_total{code="OK",method="/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"}`); asked < 40 {
+		t.Errorf("weir was asked %v times", asked)
+	}
+}
+
 func TestBenchMistakes(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -117,6 +145,11 @@ func TestBenchMistakes(t *testing.T) {
 		{[]string{"--print-rules", "nginx"}, `no rules for "nginx"`},
 		{[]string{"--print-rules", "weir", "127.0.0.1:1"}, "unknown command"},
 		{[]string{"127.0.0.1:1", "--callers", "0"}, "--callers is 0: write a greater one"},
+		{[]string{"127.0.0.1:1", "--via-envoy", "/no/such/envoy"}, "--via-envoy: "},
+		{[]string{"127.0.0.1:1", "--via-envoy", "sh", "--rate", "5"}, "--rate does not go with --via-envoy"},
+		{[]string{"127.0.0.1:1", "--via-envoy", "sh", "--callers", "5"}, "so write --connections"},
+		{[]string{"127.0.0.1:1", "--via-envoy", "sh", "--concurrency", "0"}, "--concurrency is 0"},
+		{[]string{"127.0.0.1:1", "--concurrency", "2"}, "add --via-envoy PATH"},
 		{[]string{"127.0.0.1:1", "--callers", "-1"}, "-1 callers: write 1 to 100000"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -22,6 +22,7 @@ type Load struct {
 	Callers     int     `json:"callers,omitempty"` // of a closed loop
 	Rate        float64 `json:"rate,omitempty"`    // of an open loop, in calls per second
 	Connections int     `json:"connections"`
+	Envoy       int     `json:"envoy_workers,omitempty"` // of the Envoy that requests go through; 0: none
 	Warmup      float64 `json:"warmup_seconds"`
 	Duration    float64 `json:"duration_seconds"`
 	Rounds      int     `json:"rounds"`
@@ -54,6 +55,8 @@ type Round struct {
 	// CPU is the processor time per call of the target's processes by their names, CPUTotal their sum.
 	CPU      map[string]float64 `json:"cpu_us_per_call,omitempty"`
 	CPUTotal float64            `json:"cpu_us_per_call_total,omitempty"`
+	// Envoy is the processor time per call of the Envoy that requests go through; it is not in CPUTotal.
+	Envoy float64 `json:"envoy_cpu_us_per_call,omitempty"`
 	// Generator is the processor time per call of the load generator itself.
 	Generator float64 `json:"generator_cpu_us_per_call"`
 	// Faults are the calls that failed, in the warm-up too, by how; they are not in Calls.
@@ -95,6 +98,9 @@ func newReport(options Options) *Report {
 		Workload: options.Workload.Kind, Keys: options.Workload.Keys, Rate: options.Rate,
 		Connections: options.Connections, Warmup: max(0, options.Warmup).Seconds(), Duration: options.Duration.Seconds(),
 		Rounds: options.Rounds, Timeout: options.Timeout.Seconds(), Seed: options.Seed,
+	}
+	if options.Envoy != nil {
+		load.Envoy = max(1, options.Envoy.Concurrency)
 	}
 	if options.Rate == 0 {
 		load.Callers = options.Callers
@@ -221,6 +227,7 @@ func medianRound(rounds []*Round) *Round {
 		CallsPerSecond: of(func(r *Round) float64 { return r.CallsPerSecond }),
 		CPUTotal:       of(func(r *Round) float64 { return r.CPUTotal }),
 		Generator:      of(func(r *Round) float64 { return r.Generator }),
+		Envoy:          of(func(r *Round) float64 { return r.Envoy }),
 		Latency:        times(func(r *Round) *Times { return &r.Latency }),
 	}
 	var lag, noLag Times

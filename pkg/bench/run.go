@@ -36,6 +36,9 @@ type Options struct {
 	Timeout time.Duration
 	// Seed makes the sequence of keys and of gaps. The same one gives the same load.
 	Seed uint64
+	// Envoy, if not nil, has every request go through an Envoy of its own: one closed loop of HTTP requests on each connection,
+	// 32 by default, over 10,000 keys by default. Callers and Rate are not used.
+	Envoy *Envoy
 	// Remote allows targets that are not on this machine.
 	Remote bool
 	// Progress, if set, is called a few times a second.
@@ -62,11 +65,18 @@ const (
 )
 
 func (o Options) withDefaults() Options {
+	if o.Envoy != nil && o.Workload.Keys == 0 && o.Workload.Kind != Over {
+		o.Workload.Keys = 10_000
+	}
 	o.Workload = o.Workload.withDefaults()
 	set := func(field *int, value int) {
 		if *field == 0 {
 			*field = value
 		}
+	}
+	if o.Envoy != nil {
+		set(&o.Connections, 32)
+		o.Callers = o.Connections
 	}
 	set(&o.Callers, 64)
 	set(&o.Connections, 4)
@@ -96,6 +106,10 @@ func (o Options) check() error {
 		return fmt.Errorf("rate %v: write calls per second up to %d, or 0 for a closed loop", o.Rate, maxRate)
 	case o.Rate > 0 && o.Rate < 0.01:
 		return fmt.Errorf("rate %v: write 0.01 calls per second at least", o.Rate)
+	case o.Envoy != nil && o.Rate > 0:
+		return errors.New("through Envoy there is a closed loop alone: leave the rate out")
+	case o.Envoy != nil && (o.Envoy.Concurrency < 0 || o.Envoy.Concurrency > maxEnvoyWorkers):
+		return fmt.Errorf("%d workers of Envoy: write 1 to %d", o.Envoy.Concurrency, maxEnvoyWorkers)
 	case o.Duration < time.Millisecond:
 		return fmt.Errorf("duration %v: write 1ms at least", o.Duration)
 	case o.Rounds < 1 || o.Rounds > maxRounds:
@@ -126,7 +140,8 @@ func Run(ctx context.Context, targets []Target, options Options) (*Report, error
 		show = func(Progress) {}
 	}
 
-	var loads []*load
+	var loads []driver
+	var named []Target
 	defer func() {
 		for _, l := range loads {
 			l.close()
@@ -152,27 +167,27 @@ func Run(ctx context.Context, targets []Target, options Options) (*Report, error
 			return nil, err
 		}
 		show(Progress{Target: target.Name, Rounds: options.Rounds, Phase: "connecting"})
-		l, err := newLoad(ctx, target, options, made, expect)
+		l, err := newDriver(ctx, target, options, made, expect)
 		if err != nil {
 			return nil, err
 		}
-		loads = append(loads, l)
+		loads, named = append(loads, l), append(named, target)
 	}
-	for _, l := range loads {
-		show(Progress{Target: l.target.Name, Rounds: options.Rounds, Phase: "asking for all keys"})
+	for i, l := range loads {
+		show(Progress{Target: named[i].Name, Rounds: options.Rounds, Phase: "asking for all keys"})
 		if err := l.prime(ctx); err != nil {
 			return nil, err
 		}
 	}
 
 	report := newReport(options)
-	for _, l := range loads {
-		report.Targets = append(report.Targets, &TargetReport{Name: l.target.Name, Address: l.target.Address.String()})
+	for _, target := range named {
+		report.Targets = append(report.Targets, &TargetReport{Name: target.Name, Address: target.Address.String()})
 	}
 	for round := range options.Rounds {
 		for i, l := range loads {
 			seen, err := l.turn(ctx, round, func(phase string, calls uint64, over time.Duration) {
-				show(Progress{l.target.Name, round + 1, options.Rounds, phase, float64(calls) / over.Seconds()})
+				show(Progress{named[i].Name, round + 1, options.Rounds, phase, float64(calls) / over.Seconds()})
 			})
 			if err != nil {
 				return nil, err
@@ -182,6 +197,21 @@ func Run(ctx context.Context, targets []Target, options Options) (*Report, error
 	}
 	report.conclude()
 	return report, nil
+}
+
+// driver asks one target.
+type driver interface {
+	// prime asks for every key once, so that what is measured is not the making of counters.
+	prime(ctx context.Context) error
+	turn(ctx context.Context, round int, show func(phase string, calls uint64, over time.Duration)) (*Round, error)
+	close()
+}
+
+func newDriver(ctx context.Context, target Target, options Options, made *requests, expect expectation) (driver, error) {
+	if options.Envoy != nil {
+		return newProxied(ctx, target, options, expect)
+	}
+	return newLoad(ctx, target, options, made, expect)
 }
 
 func allow(ctx context.Context, address Address, remote bool) error {

@@ -19,6 +19,9 @@ func (r *Report) WriteText(out io.Writer) error {
 	if open {
 		header = append(header, "lag p50", "lag p99")
 	}
+	if r.Load.Envoy > 0 {
+		header = append(header, "Envoy")
+	}
 	row(header...)
 	for _, target := range r.Targets {
 		m := target.Median
@@ -28,6 +31,9 @@ func (r *Report) WriteText(out io.Writer) error {
 		}
 		if open && m.Lag != nil {
 			cells = append(cells, micros(m.Lag.P50), micros(m.Lag.P99))
+		}
+		if r.Load.Envoy > 0 {
+			cells = append(cells, fmt.Sprintf("%.1f us", m.Envoy))
 		}
 		row(cells...)
 	}
@@ -52,7 +58,9 @@ func (l Load) String() string {
 	if l.Keys > 1 {
 		text += fmt.Sprintf(", %d keys", l.Keys)
 	}
-	if l.Rate > 0 {
+	if l.Envoy > 0 {
+		text += fmt.Sprintf("; through Envoy with %s", count(l.Envoy, "worker"))
+	} else if l.Rate > 0 {
 		text += fmt.Sprintf("; %v calls a second (Poisson)", l.Rate)
 	} else {
 		text += fmt.Sprintf("; %s", count(l.Callers, "caller"))
