@@ -131,6 +131,8 @@ func (a *app) redisOptions() (redisstore.Options, error) {
 		SentinelPassword: sentinelPassword,
 		PoolSize:         settings.PoolSize,
 		Timeout:          settings.Timeout(),
+		EnvoyJitter:      a.config.RateLimit.KeyExpiryJitter,
+		EnvoyStop:        a.config.RateLimit.StopAtLimit,
 	}
 	switch {
 	case settings.Mode == config.RedisSentinel:
