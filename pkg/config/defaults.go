@@ -39,7 +39,7 @@ func Defaults() *Config {
 		Rules: Rules{Paths: []string{"config/rules"}, DefaultDomain: "k1s0", SafeDefault: true, Debounce: 100 * time.Millisecond, XDS: XDS{
 			NodeID: "envoy-ratelimit", ConnectRetry: time.Second,
 			BackoffInitial: 500 * time.Millisecond, BackoffMax: 30 * time.Second, BackoffFactor: 2, BackoffJitter: true,
-			MaxMessageBytes: 16 << 20,
+			MaxMessageBytes: 32 << 20,
 		}},
 		RateLimit: RateLimit{FailOpen: true, DefaultLimit: 100, DefaultWindowSeconds: 60, KeyPrefix: "ratelimit", KeyFormat: KeysOfWeir, NearLimitRatio: 0.8, IdempotencyTTL: 5 * time.Minute},
 		Memory:    Memory{MaxKeys: 1_000_000},

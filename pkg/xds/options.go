@@ -23,7 +23,7 @@ type Options struct {
 	ConnectRetry time.Duration
 	// Backoff is the time between two streams.
 	Backoff Backoff
-	// MaxMessageBytes bounds a response. Defaults to 16 MiB.
+	// MaxMessageBytes bounds a response. Defaults to 32 MiB.
 	MaxMessageBytes int
 	// TLS protects the connection. nil: nothing does.
 	TLS *tlsfile.Client
@@ -50,7 +50,7 @@ func (unobserved) ControlPlaneResponse(bool) {}
 
 const (
 	defaultConnectRetry    = time.Second
-	defaultMaxMessageBytes = 16 << 20
+	defaultMaxMessageBytes = 32 << 20
 )
 
 func (o Options) withDefaults() Options {
