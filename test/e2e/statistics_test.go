@@ -163,8 +163,19 @@ func (r ruleMaker) request(domain string) *rlsv3.RateLimitRequest {
 	return request
 }
 
-// The reference and weir count the same, by the same names, for the same requests under the same rules.
+// The reference and weir count the same, by the same names, for the same requests under the same rules: wherever weir counts.
 func TestStatisticsOfTheReference(t *testing.T) {
+	t.Run("memory", func(t *testing.T) { compareStatistics(t, nil) })
+	t.Run("Redis", func(t *testing.T) {
+		compareStatistics(t, map[string]string{"redis.url": "redis://" + servers.Redis(t).Addr(), "redis.deny_cache": "0"})
+	})
+	t.Run("keys of the reference", func(t *testing.T) {
+		compareStatistics(t, map[string]string{"redis.url": "redis://" + servers.Redis(t).Addr(), "redis.deny_cache": "0", "ratelimit.key_format": "envoyproxy"})
+	})
+}
+
+func compareStatistics(t *testing.T, settings map[string]string) {
+	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := ruleMaker{rand.New(rand.NewPCG(seed, 0)), new(int)}
@@ -181,12 +192,14 @@ func TestStatisticsOfTheReference(t *testing.T) {
 	ratio := pick(r, []string{"0.5", "0.7", "0.8", "1"})
 
 	reference, weir := listenStatsd(t), listenStatsd(t)
+	set := map[string]string{
+		"statsd.address": "tcp://" + weir.address, "statsd.flush_interval": "100ms", "metrics.max_values": "100000",
+		"ratelimit.near_limit_ratio": ratio,
+	}
+	maps.Copy(set, settings)
 	asked := []rlsv3.RateLimitServiceClient{
 		startReference(t, rules, reference, "NEAR_LIMIT_RATIO="+ratio),
-		clientOf(servers.Weir(t, servers.WeirOptions{Rules: rules, Set: map[string]string{
-			"statsd.address": "tcp://" + weir.address, "statsd.flush_interval": "100ms", "metrics.max_values": "100000",
-			"ratelimit.near_limit_ratio": ratio,
-		}})),
+		clientOf(servers.Weir(t, servers.WeirOptions{Rules: rules, Set: set})),
 	}
 	for range 2000 {
 		request := r.request(pick(r, domains))
