@@ -11,6 +11,7 @@ const (
 	FaultReply    Fault = "reply"    // no RateLimitResponse, or not one alone
 	FaultCode     Fault = "code"     // overall_code is not what the workload must get
 	FaultStatuses Fault = "statuses" // not one status per descriptor
+	FaultLimit    Fault = "limit"    // a status without the limit that this server told before: it lets pass what it cannot count
 	FaultReset    Fault = "reset"    // the server reset the stream
 	FaultTimeout  Fault = "timeout"  // no reply in time
 	FaultLost     Fault = "lost"     // the connection ended before the reply

@@ -218,7 +218,11 @@ func (l *lane) judge(call *stream, trailer replyHeader) {
 		tally.faults.add(FaultCode, "overall code %s instead of %s", codeName(found.code), expect)
 	case found.statuses != expect.statuses:
 		tally.faults.add(FaultStatuses, "%d statuses instead of %d", found.statuses, expect.statuses)
+	case int64(found.limits) < l.load.limits.Load():
+		tally.faults.add(FaultLimit, "%d of %d statuses tell their limit, %d did before: the server does not count, as while its store is away",
+			found.limits, found.statuses, l.load.limits.Load())
 	default:
+		l.load.told(int64(found.limits))
 		if found.code == codeOK {
 			tally.allowed++
 		} else {

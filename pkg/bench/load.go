@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +28,7 @@ type load struct {
 	frameSize int // bytes of a request with gRPC's prefix
 	laneCalls int // most calls under way in a lane
 	lanes     []*lane
+	limits    atomic.Int64 // most limits that a reply has told
 
 	closing context.Context
 	end     context.CancelCauseFunc
@@ -66,6 +68,12 @@ func (l *load) close() {
 
 // fail ends the run: the server is away.
 func (l *load) fail(err error) { l.end(err) }
+
+// told notes how many limits a reply has told. A server that has told limits once tells them always, unless it does not count.
+func (l *load) told(limits int64) {
+	for most := l.limits.Load(); limits > most && !l.limits.CompareAndSwap(most, limits); most = l.limits.Load() {
+	}
+}
 
 // open tells whether calls are sent at a rate.
 func (l *load) open() bool { return l.options.Rate > 0 }

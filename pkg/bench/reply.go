@@ -18,8 +18,9 @@ const (
 	// maxReply bounds what is kept of a reply that comes in pieces.
 	maxReply = 1 << 20
 
-	replyOverallCode = 1
-	replyStatuses    = 2
+	replyOverallCode   = 1
+	replyStatuses      = 2
+	statusCurrentLimit = 2 // of a status
 
 	messagePrefix = 5 // of gRPC: a flag and a length
 )
@@ -28,6 +29,7 @@ const (
 type reply struct {
 	code     uint64
 	statuses int
+	limits   int // statuses that tell their limit
 }
 
 var (
@@ -64,12 +66,17 @@ func parseResponse(message []byte) (reply, error) {
 			return reply{}, fmt.Errorf("the reply is no RateLimitResponse: %w", protowire.ParseError(n))
 		}
 		message = message[n:]
-		if field == replyOverallCode && kind == protowire.VarintType {
+		switch {
+		case field == replyOverallCode && kind == protowire.VarintType:
 			found.code, n = protowire.ConsumeVarint(message)
-		} else {
-			if field == replyStatuses && kind == protowire.BytesType {
-				found.statuses++
+		case field == replyStatuses && kind == protowire.BytesType:
+			var status []byte
+			status, n = protowire.ConsumeBytes(message)
+			found.statuses++
+			if tellsLimit(status) {
+				found.limits++
 			}
+		default:
 			n = protowire.ConsumeFieldValue(field, kind, message)
 		}
 		if n < 0 {
@@ -78,6 +85,22 @@ func parseResponse(message []byte) (reply, error) {
 		message = message[n:]
 	}
 	return found, nil
+}
+
+// tellsLimit reports whether a status has a limit.
+func tellsLimit(status []byte) bool {
+	for len(status) > 0 {
+		field, kind, n := protowire.ConsumeTag(status)
+		if n < 0 || field == statusCurrentLimit {
+			return n >= 0 && kind == protowire.BytesType
+		}
+		size := protowire.ConsumeFieldValue(field, kind, status[n:])
+		if size < 0 {
+			return false
+		}
+		status = status[n+size:]
+	}
+	return false
 }
 
 // codeName is a code as the proto calls it.

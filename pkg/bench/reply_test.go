@@ -36,10 +36,16 @@ func TestParseReply(t *testing.T) {
 	for code := range rlsv3.RateLimitResponse_Code_name {
 		for statuses := range 4 {
 			got, err := parseReply(framed(serialized(t, response(rlsv3.RateLimitResponse_Code(code), statuses))))
-			if want := (reply{uint64(code), statuses}); err != nil || got != want {
+			if want := (reply{uint64(code), statuses, 0}); err != nil || got != want {
 				t.Errorf("%+v (%v), want %+v", got, err, want)
 			}
 		}
+	}
+	telling := response(1, 3)
+	telling.Statuses[0].CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{RequestsPerUnit: 5}
+	telling.Statuses[2].CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{}
+	if got, err := parseReply(framed(serialized(t, telling))); err != nil || got != (reply{1, 3, 2}) {
+		t.Errorf("%+v (%v), want two limits", got, err)
 	}
 	good := framed(serialized(t, response(1, 1)))
 	for _, c := range []struct {

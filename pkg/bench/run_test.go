@@ -111,6 +111,13 @@ func TestFaults(t *testing.T) {
 				return response(rlsv3.RateLimitResponse_OK, 0), nil
 			}, FaultStatuses, "0 statuses instead of 1",
 		},
+		"does not count": {
+			func(_ context.Context, request *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+				out := response(rlsv3.RateLimitResponse_OK, len(request.GetDescriptors()))
+				out.Statuses[0].CurrentLimit = nil
+				return out, nil
+			}, FaultLimit, "0 of 1 statuses tell their limit, 1 did before",
+		},
 		"fails": {
 			func(context.Context, *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 				return nil, status.Error(codes.Unavailable, "redis is away\n")
@@ -121,7 +128,11 @@ func TestFaults(t *testing.T) {
 			var measured atomic.Bool
 			target := serveGRPC(t, func(ctx context.Context, request *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 				if !measured.Load() {
-					return right(ctx, request)
+					out, err := right(ctx, request)
+					for _, status := range out.GetStatuses() {
+						status.CurrentLimit = &rlsv3.RateLimitResponse_RateLimit{RequestsPerUnit: 10}
+					}
+					return out, err
 				}
 				return c.do(ctx, request)
 			})
