@@ -105,6 +105,40 @@ func TestK1s0RequestIDIsChargedOnce(t *testing.T) {
 	}
 }
 
+// A reset through one replica ends what the others remember of an identifier, also under a rule that is for many.
+func TestK1s0ResetReachesEveryReplica(t *testing.T) {
+	redis := servers.Redis(t)
+	options := servers.WeirOptions{
+		Rules: map[string]string{"rules.yaml": k1s0Rules},
+		Set:   map[string]string{"redis.url": "redis://" + redis.Addr(), "redis.timeout_ms": "20000", "auth.insecure": "true"},
+	}
+	replicas := []*servers.WeirServer{servers.Weir(t, options), servers.Weir(t, options)}
+	for _, weir := range replicas {
+		servers.Eventually(t, "resets are heard", func() bool { return weir.Metric("weir_deny_cache_listening") == 1 })
+	}
+	service := unique("service")
+	check := func(weir *servers.WeirServer, cost int) decision {
+		return decoded[decision](t, call(t, weir, http.StatusOK, "POST", "/check", "", fmt.Sprintf(`{"scope":"service","identifier":%q,"cost":%d}`, service, cost)))
+	}
+	check(replicas[0], 100)
+	for _, weir := range replicas {
+		for range 3 { // the second is denied without asking Redis
+			if check(weir, 1).Allowed {
+				t.Fatal("a check above the limit was allowed")
+			}
+		}
+		if weir.Metric("weir_deny_cache_denied_total") < 1 {
+			t.Error("a replica remembers nothing of the identifier, so that this test shows nothing")
+		}
+	}
+	call(t, replicas[0], http.StatusOK, "POST", "/reset", "", fmt.Sprintf(`{"scope":"service","identifier":%q}`, service))
+	reset := time.Now()
+	for _, weir := range replicas {
+		servers.Eventually(t, "the identifier is allowed again", func() bool { return check(weir, 1).Allowed })
+	}
+	figure(t, "2 replicas, Redis: an identifier that was reset is allowed on both after %v", time.Since(reset).Round(time.Millisecond))
+}
+
 // Checks over REST and gRPC by many callers at once, counters in Redis: exact, and soon answered.
 func TestK1s0ChecksUnderLoad(t *testing.T) {
 	const callers, perCaller = 100, 30
