@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	_ "time/tzdata" // calendar windows have time zones, and the image has no zone files
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,15 @@ const (
 var errNo = errors.New("no")
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), arguments(os.Args), os.Stdout, os.Stderr))
+}
+
+// arguments are those of a command line. A binary that was started under the name of envoyproxy/ratelimit's takes its place.
+func arguments(line []string) []string {
+	if len(line) > 0 && filepath.Base(line[0]) == ratelimitName {
+		return append([]string{ratelimitName}, line[1:]...)
+	}
+	return line[min(1, len(line)):]
 }
 
 // run executes one command line and returns its exit code.
@@ -56,6 +65,7 @@ rules in YAML files that are reloaded while it runs, and counts in memory or in 
   weir explain --rules config/rules edge user=ann   which rule a request meets, and why
   weir check localhost:50051 edge user=ann      ask a running server
   weir rules list                               the rules of a running server, through its API
+  weir ratelimit                                take envoyproxy/ratelimit's place, with its environment
   weir bench localhost:50051                    say what a decision of it costs
 
 Exit status: 0 yes or done, 1 no (denied, not valid), 2 no answer (wrong flags, server away).`,
@@ -68,6 +78,6 @@ Exit status: 0 yes or done, 1 no (denied, not valid), 2 no answer (wrong flags, 
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see '%s --help'", err, command.CommandPath())
 	})
-	root.AddCommand(newServe(), newValidate(), newExplain(), newCheck(), newRules(), newUsage(), newReset(), newToken(), newBench(), newBenchFloor(), newVersion())
+	root.AddCommand(newServe(), newValidate(), newExplain(), newCheck(), newRules(), newUsage(), newReset(), newToken(), newRatelimit(), newMigrate(), newBench(), newBenchFloor(), newVersion())
 	return root
 }

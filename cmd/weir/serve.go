@@ -61,6 +61,15 @@ func serve(ctx context.Context, stdout, stderr io.Writer, options serveOptions, 
 	if err != nil {
 		return err
 	}
+	run := app.Options{Config: settings, Log: stderr, Greeting: stdout}
+	if options.quiet {
+		run.Greeting = nil
+	}
+	return runServer(ctx, run)
+}
+
+// runServer runs a server until a signal ends it.
+func runServer(ctx context.Context, run app.Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	hurry := make(chan struct{})
@@ -77,23 +86,17 @@ func serve(ctx context.Context, stdout, stderr io.Writer, options serveOptions, 
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 
-	run := app.Options{Config: settings, Build: app.BuildInfo(version), Log: stderr, Greeting: stdout, Reload: reload, Hurry: hurry}
-	if options.quiet {
-		run.Greeting = nil
-	}
+	run.Build, run.Reload, run.Hurry = app.BuildInfo(version), reload, hurry
 	return app.Run(ctx, run)
 }
 
 // load reads the settings. named tells that the user has named the file, so that it must exist.
 func (o serveOptions) load(named bool) (*config.Config, error) {
-	source := config.Source{File: o.config, Environ: os.Environ(), Flags: map[string]string{}}
-	for _, assignment := range o.set {
-		path, value, ok := strings.Cut(assignment, "=")
-		if !ok {
-			return nil, fmt.Errorf("--set %q: write SETTING=VALUE, such as --set server.port=9090", assignment)
-		}
-		source.Flags[path] = value
+	flags, err := assignments(o.set)
+	if err != nil {
+		return nil, err
 	}
+	source := config.Source{File: o.config, Environ: os.Environ(), Flags: flags}
 	if len(o.rules) > 0 {
 		for _, path := range o.rules {
 			if strings.Contains(path, ",") {
@@ -112,4 +115,17 @@ func (o serveOptions) load(named bool) (*config.Config, error) {
 		return nil, fmt.Errorf("%w: name a file that exists with --config, or leave it out for the defaults (%s)", err, filepath.Clean(defaultConfig))
 	}
 	return settings, err
+}
+
+// assignments reads what --set was given, by the path of the setting.
+func assignments(set []string) (map[string]string, error) {
+	flags := make(map[string]string, len(set))
+	for _, assignment := range set {
+		path, value, ok := strings.Cut(assignment, "=")
+		if !ok {
+			return nil, fmt.Errorf("--set %q: write SETTING=VALUE, such as --set server.port=9090", assignment)
+		}
+		flags[path] = value
+	}
+	return flags, nil
 }
