@@ -80,7 +80,7 @@ type ruleNames struct {
 // find returns the names of a rule.
 func (s *Stats) find(rule *ratelimit.Rule) *ruleNames {
 	if found, ok := s.byRule.Load(rule); ok {
-		return found.(*ruleNames) //nolint:forcetypeassert // the map holds nothing else
+		return found.(*ruleNames)
 	}
 	return s.first(rule)
 }
@@ -198,13 +198,12 @@ func (s *Stats) keep(rules []*ratelimit.Rule) map[*family]bool {
 	}
 	kept := make(map[*family]bool)
 	s.byRule.Range(func(key, value any) bool {
-		rule := key.(*ratelimit.Rule) //nolint:forcetypeassert // the map holds nothing else
-		if _, ok := current[rule]; !ok {
+		rule, names := key.(*ratelimit.Rule), value.(*ruleNames)
+		if _, ok := current[rule]; !ok || names.family == s.other { // there may be room for it now
 			s.byRule.Delete(rule)
 			return true
 		}
-		current[rule] = true
-		kept[value.(*ruleNames).family] = true //nolint:forcetypeassert // the map holds nothing else
+		current[rule], kept[names.family] = true, true
 		return true
 	})
 	var buffer [maxName]byte

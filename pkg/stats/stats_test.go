@@ -339,6 +339,35 @@ func TestNewRules(t *testing.T) {
 	c.expect("edge.user.total_hits 2\nedge.user.within_limit 2\n")
 }
 
+// A rule for whose name there was no room gets one once others are gone, and the same rules keep theirs.
+func TestRoomForRules(t *testing.T) {
+	c := count(t, stats.Options{MaxRules: 1}, `
+domain: edge
+descriptors:
+  - {key: first, rate_limit: {unit: day, requests_per_unit: 3}}
+  - {key: second, rate_limit: {unit: day, requests_per_unit: 3}}
+`)
+	both := c.limiter.Table().Rules()
+	c.hit("edge", "first=a", 1)
+	c.hit("edge", "second=a", 1)
+	c.RulesInForce(both)
+	c.hit("edge", "first=a", 1)
+	c.expect(`
+	edge.first.total_hits 2
+	edge.first.within_limit 2
+	other.total_hits 1
+	other.within_limit 1
+	`)
+	c.RulesInForce(both[1:])
+	c.hit("edge", "second=a", 1)
+	c.expect(`
+	edge.second.total_hits 1
+	edge.second.within_limit 1
+	other.total_hits 1
+	other.within_limit 1
+	`)
+}
+
 // Statistics that are read while decisions are made and rules change are never more than was asked, and complete at the end.
 func TestConcurrent(t *testing.T) {
 	c := count(t, stats.Options{MaxValues: 3}, `

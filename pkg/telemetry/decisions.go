@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,11 +28,12 @@ type decisions struct {
 
 	unmatched, unknown, other *ruleSeries
 
-	// byRule finds the series of a rule of the table in force. It is replaced as a whole with the table, so that it keeps no
-	// rule of an old one alive. *ratelimit.Rule to *ruleSeries.
-	byRule atomic.Pointer[sync.Map]
-	mu     sync.Mutex
-	byName map[ruleName]*ruleSeries // under mu; those that the scrape shows
+	// byRule finds the series of a rule. Rules that are not in force any more are taken out, so that it keeps none of them
+	// alive. *ratelimit.Rule to *ruleSeries.
+	byRule     sync.Map
+	mu         sync.Mutex
+	byName     map[ruleName]*ruleSeries // under mu; those that the scrape shows
+	generation uint64                   // under mu; counts the changes of rules
 }
 
 type ruleName struct{ domain, rule string }
@@ -53,7 +53,6 @@ func newDecisions(maxRules, maxValues int) *decisions {
 		unmatched: &ruleSeries{name: unmatchedName}, unknown: &ruleSeries{name: unknownName}, other: &ruleSeries{name: otherName},
 	}
 	d.byName = d.fixed()
-	d.byRule.Store(&sync.Map{})
 	return d
 }
 
@@ -86,7 +85,7 @@ func (m *Metrics) Decided(rule *ratelimit.Rule, entries []ratelimit.Entry, outco
 func (m *Metrics) UnknownDomain() { m.decisions.unknown.counts.add(ratelimit.OutcomeNone, 0) }
 
 func (d *decisions) find(rule *ratelimit.Rule) *ruleSeries {
-	if found, ok := d.byRule.Load().Load(rule); ok {
+	if found, ok := d.byRule.Load(rule); ok {
 		return found.(*ruleSeries)
 	}
 	return d.first(rule)
@@ -107,31 +106,49 @@ func (d *decisions) first(rule *ratelimit.Rule) *ruleSeries {
 	default:
 		series = d.other
 	}
-	d.byRule.Load().Store(rule, series)
+	series.found = d.generation
+	d.byRule.Store(rule, series)
 	return series
 }
 
 // keep drops the series of all rules that are not among rules, those of the table in force. A decision by an older table
-// that is still under way may bring one back, until the next time.
+// that is still under way may bring one back, until the next time. Decisions are counted meanwhile.
 func (d *decisions) keep(rules []*ratelimit.Rule) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	kept, valued := d.fixed(), make(map[*ruleSeries]bool)
+	d.generation++
+	generation := d.generation
+	d.mu.Unlock()
+
+	current := make(map[*ratelimit.Rule]bool, len(rules))
 	for _, rule := range rules {
-		if series, ok := d.byName[nameOf(rule)]; ok {
-			kept[series.name] = series
-			if showsValues(rule) {
-				valued[series] = true
-			}
-		}
+		current[rule] = true
 	}
-	for _, series := range kept {
-		if !valued[series] {
+	d.byRule.Range(func(rule, series any) bool {
+		if !current[rule.(*ratelimit.Rule)] || series == d.other { // there may be room for it now
+			d.byRule.Delete(rule)
+		}
+		return true
+	})
+	names := make(map[ruleName]bool, len(rules)) // with whether a rule of the name shows values
+	for _, rule := range rules {
+		name := nameOf(rule)
+		names[name] = names[name] || showsValues(rule)
+	}
+	fixed := d.fixed()
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, series := range d.byName {
+		valued, named := names[name]
+		if series.found == generation {
+			continue // it has been used since
+		}
+		if fixed[name] == nil && !named {
+			delete(d.byName, name)
+		} else if !valued {
 			series.dropValues()
 		}
 	}
-	d.byName = kept
-	d.byRule.Store(&sync.Map{})
 }
 
 func nameOf(rule *ratelimit.Rule) ruleName {

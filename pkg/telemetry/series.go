@@ -29,6 +29,7 @@ func (c *outcomeCounts) add(outcome ratelimit.Outcome, cost int64) {
 // ruleSeries are the counts of all rules that share a name, and of their run-time values.
 type ruleSeries struct {
 	name   ruleName
+	found  uint64 // under decisions.mu: the generation in which a rule was last found to have it
 	counts outcomeCounts
 
 	mu     sync.RWMutex
