@@ -18,6 +18,7 @@ import (
 	"github.com/weirhq/weir/pkg/ratelimit"
 	"github.com/weirhq/weir/pkg/rules"
 	"github.com/weirhq/weir/pkg/ruleset"
+	"github.com/weirhq/weir/pkg/telemetry"
 )
 
 const (
@@ -56,12 +57,14 @@ func inForce(tb testing.TB, client *Client) (*engine.Limiter, *atomic.Int64) {
 	tb.Helper()
 	store := memstore.New(memstore.Options{})
 	tb.Cleanup(store.Close)
-	limiter := engine.New(store, engine.Options{})
+	metrics := telemetry.NewMetrics(telemetry.MetricsOptions{})
+	limiter := engine.New(store, engine.Options{Recorder: counted{metrics}})
 	var installed atomic.Int64
 	set, err := ruleset.New(ruleset.Options{
-		Default: ratelimit.Limit{Algorithm: ratelimit.TokenBucket, Count: 1, Window: time.Second},
-		Install: func(table *rules.Table) { limiter.SetTable(table); installed.Add(1) },
-		Logger:  slog.New(slog.DiscardHandler),
+		Default:  ratelimit.Limit{Algorithm: ratelimit.TokenBucket, Count: 1, Window: time.Second},
+		Install:  func(table *rules.Table) { limiter.SetTable(table); installed.Add(1) },
+		Observer: metrics,
+		Logger:   slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -86,6 +89,15 @@ type asSource struct{ *Client }
 func (asSource) Name() string                                  { return "xds" }
 func (asSource) Load(context.Context, *ruleset.Slot)           {}
 func (s asSource) Run(ctx context.Context, slot *ruleset.Slot) { s.Client.Run(ctx, slot) }
+
+// counted is the recorder that counts decisions for the metrics.
+type counted struct{ metrics *telemetry.Metrics }
+
+func (c counted) Decided(_ string, entries []ratelimit.Entry, status *engine.Status) {
+	c.metrics.Decided(status.Rule, entries, status.Outcome, status.Cost)
+}
+func (c counted) UnknownDomain(string, int) { c.metrics.UnknownDomain() }
+func (counted) Answered(*engine.Decision)   {}
 
 // limitOf is what applies to the first rule of a domain, 0 if nothing does.
 func limitOf(limiter *engine.Limiter, number int) int64 {
@@ -189,14 +201,18 @@ func requests(limiter *engine.Limiter, failed *atomic.Int64, meanwhile func()) [
 			}
 		}
 	}()
-	config := domainOf(17, 1)
-	first := config.Descriptors[0].GetKey()
-	batch := &engine.Batch{}
-	var took []time.Duration
-	for ctx.Err() == nil {
-		batch.Requests = append(batch.Requests[:0], ratelimit.Request{Domain: config.GetDomain(), Cost: 1, Descriptors: []ratelimit.Descriptor{
+	var all []ratelimit.Request
+	for i := range 1000 { // of many domains, each of which is the first of its table at some time
+		config := domainOf(i, 1)
+		first := config.Descriptors[i%rulesPerDomain].GetKey()
+		all = append(all, ratelimit.Request{Domain: config.GetDomain(), Cost: 1, Descriptors: []ratelimit.Descriptor{
 			{Entries: []ratelimit.Entry{{Key: first, Value: first}, {Key: "rule-0-match-0", Value: "ann"}}},
 		}})
+	}
+	batch := &engine.Batch{}
+	var took []time.Duration
+	for i := 0; ctx.Err() == nil; i++ {
+		batch.Requests = append(batch.Requests[:0], all[i%len(all)])
 		began := time.Now()
 		limiter.Decide(ctx, batch)
 		took = append(took, time.Since(began))
