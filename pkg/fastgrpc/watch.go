@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	watchEvery = 2 * time.Millisecond
+	watchEvery = 4 * time.Millisecond
 	watchIdle  = 100 // turns without work after which it sleeps
 )
 
