@@ -15,7 +15,7 @@ COPY . .
 ARG VERSION=unknown
 ARG TARGETOS
 ARG TARGETARCH
-RUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build VERSION="$VERSION" && mkdir /data
+RUN GOOS=$TARGETOS GOARCH=$TARGETARCH make build VERSION="$VERSION" && mkdir /data /links && ln -s /weir /links/ratelimit
 
 FROM scratch
 ARG VERSION=unknown
@@ -26,10 +26,11 @@ LABEL org.opencontainers.image.title="weir" \
 # For TLS to Redis and others whose certificates come from public authorities. Time zones are in the binary.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/bin/weir /weir
+# /bin/ratelimit takes the place of envoyproxy/ratelimit, with its environment.
+COPY --from=build /links /bin
 COPY config /etc/weir
-# A new volume takes over the folder's owner.
+# A new volume takes over the folder's owner. database.path is data/weir.db, from the working directory, which is /.
 COPY --from=build --chown=65532:65532 /data /data
-ENV WEIR_DATABASE_PATH=/data/weir.db
 VOLUME /data
 # A number, because Kubernetes' runAsNonRoot cannot check a name.
 USER 65532:65532

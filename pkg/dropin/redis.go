@@ -105,26 +105,26 @@ func (m *mapping) redisTarget(s server) {
 		case strings.Contains(target, "://"):
 			m.assign(name, s.setting+"url", target)
 		case slices.Contains([]string{"tcp", "tcp4", "tcp6", "tls"}, network):
-			m.list(name, s.setting+"addrs", listOf(target))
+			m.addresses(s, listOf(target))
 		case network == "unix" && strings.HasPrefix(target, "/"):
 			m.assign(name, s.setting+"url", (&url.URL{Scheme: "unix", Path: target}).String())
 		case network == "unix":
-			m.fault(name, "%q is no path of a socket, which begins with /: write one, or set %s=tcp for HOST:PORT", target, socket)
+			m.fault(name, "%q is no path of a socket, which begins with /: write one, or set %s=tcp for HOST:PORT", withoutUser(target), socket)
 		default:
 			m.fault(socket, "%q is no kind of socket: write tcp, unix or tls", network)
 		}
 	case "cluster":
 		m.assign(name, s.setting+"mode", config.RedisCluster)
-		m.list(name, s.setting+"addrs", listOf(target))
+		m.addresses(s, listOf(target))
 	case "sentinel":
 		parts := listOf(target)
 		if len(parts) < 2 {
-			m.fault(name, "%q names no Sentinels: write the name of the master, then each Sentinel, as in mymaster,host:26379,host:26379", target)
+			m.fault(name, "%q names no Sentinels: write the name of the master, then each Sentinel, as in mymaster,host:26379,host:26379", withoutUser(target))
 			return
 		}
 		m.assign(name, s.setting+"mode", config.RedisSentinel)
 		m.assign(name, s.setting+"master_name", parts[0])
-		m.list(name, s.setting+"addrs", parts[1:])
+		m.addresses(s, parts[1:])
 		m.redisAuth(s, s.variable+"SENTINEL_AUTH", "sentinel_username", "sentinel_password")
 	default:
 		m.fault(s.variable+"TYPE", "%q is no kind of Redis: write SINGLE, SENTINEL or CLUSTER", m.text(s.variable+"TYPE"))
@@ -132,6 +132,26 @@ func (m *mapping) redisTarget(s server) {
 	if auth := s.variable + "SENTINEL_AUTH"; m.text(auth) != "" && !strings.EqualFold(m.text(s.variable+"TYPE"), "sentinel") {
 		m.notice(auth, "has no effect, because %sTYPE is not SENTINEL", s.variable)
 	}
+}
+
+// addresses sets addresses that are HOST:PORT.
+func (m *mapping) addresses(s server, all []string) {
+	name := s.variable + "URL"
+	for _, address := range all {
+		if strings.ContainsAny(address, "@/") {
+			m.fault(name, "%q is no address: write HOST:PORT, and users and passwords into %sAUTH", withoutUser(address), s.variable)
+			return
+		}
+	}
+	m.list(name, s.setting+"addrs", all)
+}
+
+// withoutUser leaves out what stands before an @, which may be a password.
+func withoutUser(address string) string {
+	if at := strings.LastIndexByte(address, '@'); at >= 0 {
+		return "..." + address[at:]
+	}
+	return address
 }
 
 // redisAuth reads "password" or "user:password".

@@ -150,12 +150,6 @@ func jitter(m *mapping, v *Variable) {
 
 const maxJitter = 24 * time.Hour
 
-func stopIncrement(m *mapping, v *Variable) {
-	if m.bool(v.Name) {
-		m.notice(v.Name, "has no counterpart: each descriptor is charged by itself, so that a denied one does not stop the others from being counted")
-	}
-}
-
 func backend(m *mapping, v *Variable) {
 	if value := m.text(v.Name); !slices.Contains([]string{"redis", ""}, value) {
 		m.fault(v.Name, "%q cannot be used: weir counts in Redis (a Valkey or a Dragonfly will do), or in its own memory: write redis and set REDIS_SOCKET_TYPE=tcp and REDIS_URL=HOST:PORT", value)

@@ -117,7 +117,7 @@ var table = []Variable{
 	{Name: "LOCAL_CACHE_SIZE_IN_BYTES", Kind: Integer, Default: "0", to: localCache, Doc: "`redis.deny_cache`, an entry for each 128 bytes"},
 	{Name: "NEAR_LIMIT_RATIO", Kind: Number, Default: "0.8", setting: "ratelimit.near_limit_ratio", Doc: "`ratelimit.near_limit_ratio`"},
 	{Name: "CACHE_KEY_PREFIX", setting: "ratelimit.shared_key_prefix", Doc: "`ratelimit.shared_key_prefix`"},
-	{Name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", Kind: Bool, Default: "false", to: stopIncrement, Doc: "has no counterpart: each descriptor is charged by itself, and one that is denied is counted in its own window alone"},
+	{Name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", Kind: Bool, Default: "false", setting: "ratelimit.stop_at_limit", Doc: "`ratelimit.stop_at_limit`"},
 	{Name: "SHADOW_MODE", Kind: Bool, Default: "false", setting: "ratelimit.shadow_mode", Doc: "`ratelimit.shadow_mode`"},
 	{Name: "QUOTA_MODE", Kind: Bool, Default: "false", setting: "ratelimit.quota_mode", Doc: "`ratelimit.quota_mode`"},
 

@@ -68,7 +68,6 @@ type mapping struct {
 	table    []Variable
 	options  Options
 	values   map[string]string
-	bad      []string // variables whose value cannot be read
 	needs    []string // of server.ready_needs
 	needFrom string
 	result   Translation
@@ -87,8 +86,10 @@ func (m *mapping) check() {
 			continue
 		}
 		if err := v.Kind.check(value); err != nil {
+			if v.secret {
+				err = v.Kind.check("[redacted]")
+			}
 			m.fault(v.Name, "%s", err)
-			m.bad = append(m.bad, v.Name)
 			delete(m.values, v.Name)
 		}
 	}

@@ -182,6 +182,9 @@ func layOut(t *testing.T) string {
 		case slices.Contains(loadImage(t).volumes, source):
 			makeVolume(t, filepath.Join(root, c.dest))
 			continue
+		case source == "/links":
+			makeLinks(t, filepath.Join(root, c.dest))
+			continue
 		case strings.HasPrefix(source, "/etc/ssl/"):
 			continue // the builder's; whether this machine has any says nothing about the image
 		default:
@@ -190,6 +193,27 @@ func layOut(t *testing.T) string {
 		copyTree(t, source, filepath.Join(root, c.dest))
 	}
 	return root
+}
+
+// makeLinks makes what the Dockerfile's first stage does by ln -s TARGET /links/NAME.
+func makeLinks(t *testing.T, dest string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(servers.Root(t), "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile(`ln -s (\S+) /links/(\S+)`).FindAllStringSubmatch(string(content), -1)
+	if len(links) == 0 {
+		t.Fatal("the Dockerfile copies /links, and makes none")
+	}
+	if err := os.MkdirAll(dest, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if err := os.Symlink(link[1], filepath.Join(dest, link[2])); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // makeVolume makes an empty folder that belongs to the image's user.
