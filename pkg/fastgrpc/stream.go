@@ -59,10 +59,10 @@ func (c *conn) open(id uint32, h *head) {
 	}
 	s.method = c.server.methods[h.path]
 	switch {
-	case h.method != "POST":
-		c.refuse(s, "405", codes.Internal, fmt.Sprintf("the method is %q and should be POST", h.method))
 	case h.badField != "":
 		c.refuse(s, "400", codes.Internal, h.badField)
+	case h.method != "POST":
+		c.refuse(s, "405", codes.Internal, fmt.Sprintf("the method is %q and should be POST", h.method))
 	case s.method == nil:
 		c.refuse(s, "200", codes.Unimplemented, c.server.unknown(h.path))
 	case s.ended:

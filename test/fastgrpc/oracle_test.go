@@ -33,8 +33,8 @@ import (
 	"github.com/weirhq/weir/test/servers"
 )
 
-// rules whose windows are so long that no test sees one end.
-const rules = `
+// edgeRules have windows so long that no test sees one end.
+const edgeRules = `
 domain: edge
 descriptors:
   - key: user
@@ -221,7 +221,7 @@ func TestBothFrontsAnswerTheSame(t *testing.T) {
 	for name, redis := range map[string]bool{"memory": false, "redis": true} {
 		t.Run(name, func(t *testing.T) {
 			start := func() *servers.WeirServer {
-				options := servers.WeirOptions{Rules: map[string]string{"edge.yaml": rules}, Set: map[string]string{
+				options := servers.WeirOptions{Rules: map[string]string{"edge.yaml": edgeRules}, Set: map[string]string{
 					"envoy.response_headers": "x-ratelimit", "envoy.problem_json": "true", "envoy.dynamic_metadata": "true",
 				}}
 				if redis {
@@ -262,7 +262,7 @@ func looks(t testing.TB, n int) [][]byte {
 }
 
 func TestForeignClients(t *testing.T) {
-	weir := servers.Weir(t, servers.WeirOptions{Rules: map[string]string{"edge.yaml": rules}})
+	weir := servers.Weir(t, servers.WeirOptions{Rules: map[string]string{"edge.yaml": edgeRules}})
 	oracle := connect(t, weir.GRPC())
 	for _, request := range generate(3, 200) { // some counters are used
 		ask(t.Context(), oracle, request)
