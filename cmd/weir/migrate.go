@@ -148,7 +148,7 @@ func checkRules(stderr io.Writer, paths []string, translated *dropin.Translation
 	} else if err != nil {
 		return nil, err
 	}
-	lines := []string{fmt.Sprintf("%s of %s in %s load unchanged", count(table.Len(), "rule"), count(len(table.Domains()), "domain"), strings.Join(paths, ", "))}
+	lines := []string{fmt.Sprintf("%s of %s in %s: they mean the same here", count(table.Len(), "rule"), count(len(table.Domains()), "domain"), strings.Join(paths, ", "))}
 	for _, warning := range table.Warnings() {
 		lines = append(lines, warning.String())
 	}
