@@ -20,7 +20,7 @@ func traced(t *testing.T) (*envoy.Service, *tracetest.SpanRecorder) {
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
-	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
+	t.Cleanup(func() { _ = provider.Shutdown(context.WithoutCancel(t.Context())) })
 	return service(t, envoy.Options{Tracer: provider.Tracer("test")}), recorder
 }
 
