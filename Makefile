@@ -106,6 +106,7 @@ figures: test-setup ## Measure what the README says (run it alone on the machine
 .PHONY: soak
 soak: build test-setup ## Load weir behind a real Envoy for SOAK_TIME and watch answers, memory and goroutines
 	SOAK_TIME=$(SOAK_TIME) CGO_ENABLED=1 $(GO) test -tags soak -count=1 -timeout 0 -v ./test/soak
+	SOAK_TIME=$(SOAK_TIME) CGO_ENABLED=1 $(GO) test -race -run Soak -count=1 -timeout 0 -v -p 1 ./pkg/fastgrpc ./test/fastgrpc
 
 ##@ Write
 

@@ -19,6 +19,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -218,20 +219,33 @@ func TestSameForgivesOnlyTheMoment(t *testing.T) {
 
 // Two servers get the same requests, one by each front: every field of every answer is the same.
 func TestBothFrontsAnswerTheSame(t *testing.T) {
-	for name, redis := range map[string]bool{"memory": false, "redis": true} {
+	for name, set := range map[string]func(t *testing.T, options *servers.WeirOptions) (credentials.TransportCredentials, int){
+		"memory": func(*testing.T, *servers.WeirOptions) (credentials.TransportCredentials, int) {
+			return insecure.NewCredentials(), 1500
+		},
+		"redis": func(t *testing.T, options *servers.WeirOptions) (credentials.TransportCredentials, int) {
+			options.Set["redis.url"] = "redis://" + servers.Redis(t).Addr()
+			options.Set["redis.timeout_ms"] = "5000"
+			return insecure.NewCredentials(), 1500
+		},
+		"TLS": func(t *testing.T, options *servers.WeirOptions) (credentials.TransportCredentials, int) {
+			authority := overTLS(t, options)
+			return credentials.NewTLS(authority.Client()), 500
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			start := func() *servers.WeirServer {
+			start := func() (*servers.WeirServer, grpc.DialOption, int) {
 				options := servers.WeirOptions{Rules: map[string]string{"edge.yaml": edgeRules}, Set: map[string]string{
 					"envoy.response_headers": "x-ratelimit", "envoy.problem_json": "true", "envoy.dynamic_metadata": "true",
 				}}
-				if redis {
-					options.Set["redis.url"] = "redis://" + servers.Redis(t).Addr()
-					options.Set["redis.timeout_ms"] = "5000"
-				}
-				return servers.Weir(t, options)
+				secured, calls := set(t, &options)
+				return servers.Weir(t, options), grpc.WithTransportCredentials(secured), calls
 			}
-			fast, oracle := connect(t, start().Fast()), connect(t, start().GRPC())
-			for i, request := range generate(1, 1500) {
+			first, secured, calls := start()
+			fast := connect(t, first.Fast(), secured)
+			second, secured, _ := start()
+			oracle := connect(t, second.GRPC(), secured)
+			for i, request := range generate(1, calls) {
 				got, want := ask(t.Context(), fast, request), ask(t.Context(), oracle, request)
 				if !same(got, want) {
 					t.Fatalf("request %d (%x) was answered\n%s, by grpc-go\n%s", i, request, got, want)
@@ -239,6 +253,14 @@ func TestBothFrontsAnswerTheSame(t *testing.T) {
 			}
 		})
 	}
+}
+
+// overTLS has a server's gRPC listeners speak TLS, by a certificate of the authority that is returned.
+func overTLS(t *testing.T, options *servers.WeirOptions) *servers.Authority {
+	t.Helper()
+	authority := servers.NewAuthority(t, t.TempDir())
+	options.Set["tls.cert_file"], options.Set["tls.key_file"], options.Set["tls.http"] = authority.CertFile, authority.KeyFile, "false"
+	return authority
 }
 
 // looks are requests that charge nothing, so that all clients get the same answers.
@@ -261,9 +283,22 @@ func looks(t testing.TB, n int) [][]byte {
 	return found
 }
 
-func TestForeignClients(t *testing.T) {
-	weir := servers.Weir(t, servers.WeirOptions{Rules: map[string]string{"edge.yaml": edgeRules}})
-	oracle := connect(t, weir.GRPC())
+func TestForeignClients(t *testing.T) { testForeignClients(t, false) }
+
+func TestForeignClientsOverTLS(t *testing.T) { testForeignClients(t, true) }
+
+func testForeignClients(t *testing.T, secure bool) {
+	t.Helper()
+	options := servers.WeirOptions{Rules: map[string]string{"edge.yaml": edgeRules}, Set: map[string]string{}}
+	secured, scheme := insecure.NewCredentials(), "http"
+	var trust, grpcurlTrust []string
+	if grpcurlTrust = []string{"-plaintext"}; secure {
+		authority := overTLS(t, &options)
+		secured, scheme = credentials.NewTLS(authority.Client()), "https"
+		trust, grpcurlTrust = []string{authority.CAFile}, []string{"-cacert", authority.CAFile}
+	}
+	weir := servers.Weir(t, options)
+	oracle := connect(t, weir.GRPC(), grpc.WithTransportCredentials(secured))
 	for _, request := range generate(3, 200) { // some counters are used
 		ask(t.Context(), oracle, request)
 	}
@@ -284,7 +319,7 @@ func TestForeignClients(t *testing.T) {
 		"grpc-js": {"node", "clients/call.js", weir.Fast(), envoy.MethodPath, filepath.Join(root, "build", "node", "node_modules")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := exec.CommandContext(t.Context(), command[0], command[1:]...)
+			client := exec.CommandContext(t.Context(), command[0], append(command[1:], trust...)...)
 			client.Stdin, client.Stderr = strings.NewReader(input.String()), os.Stderr
 			output, err := client.Output()
 			if err != nil {
@@ -301,10 +336,10 @@ func TestForeignClients(t *testing.T) {
 			}
 		})
 	}
-	t.Run("grpcurl", func(t *testing.T) { askWithGrpcurl(t, weir.Fast()) })
-	t.Run("h2load", func(t *testing.T) { loadWithH2load(t, weir.Fast()) })
+	t.Run("grpcurl", func(t *testing.T) { askWithGrpcurl(t, weir.Fast(), grpcurlTrust) })
+	t.Run("h2load", func(t *testing.T) { loadWithH2load(t, scheme+"://"+weir.Fast()) })
 	t.Run("health", func(t *testing.T) {
-		checks := healthpb.NewHealthClient(connect(t, weir.Fast()))
+		checks := healthpb.NewHealthClient(connect(t, weir.Fast(), grpc.WithTransportCredentials(secured)))
 		for _, service := range []string{"", envoy.ServiceName, "no.Such"} {
 			got, gotErr := checks.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
 			answer, wantErr := healthpb.NewHealthClient(oracle).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
@@ -325,7 +360,7 @@ func TestForeignClients(t *testing.T) {
 	}
 }
 
-func askWithGrpcurl(t *testing.T, address string) {
+func askWithGrpcurl(t *testing.T, address string, trust []string) {
 	t.Helper()
 	set := new(descriptorpb.FileDescriptorSet)
 	seen := make(map[string]bool)
@@ -351,14 +386,14 @@ func askWithGrpcurl(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	output, err := exec.CommandContext(t.Context(), tool(t, "grpcurl", "github.com/fullstorydev/grpcurl/cmd/grpcurl"),
-		"-plaintext", "-protoset", path, "-d", `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"grpcurl"}]}]}`,
-		address, envoy.ServiceName+"/ShouldRateLimit").CombinedOutput()
+		append(trust, "-protoset", path, "-d", `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"grpcurl"}]}]}`,
+			address, envoy.ServiceName+"/ShouldRateLimit")...).CombinedOutput()
 	if err != nil || !strings.Contains(string(output), `"limitRemaining": 6`) {
 		t.Errorf("grpcurl: %v\n%s", err, output)
 	}
 }
 
-func loadWithH2load(t *testing.T, address string) {
+func loadWithH2load(t *testing.T, url string) {
 	t.Helper()
 	message, err := proto.Marshal(&rlsv3.RateLimitRequest{Domain: "edge", Descriptors: []*commonv3.RateLimitDescriptor{{
 		Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "h2load"}},
@@ -373,7 +408,7 @@ func loadWithH2load(t *testing.T, address string) {
 	}
 	const calls = 20000
 	output, err := exec.CommandContext(t.Context(), "h2load", "-n", strconv.Itoa(calls), "-c", "4", "-m", "32", "-d", path,
-		"-H", "content-type: application/grpc", "-H", "te: trailers", "http://"+address+envoy.MethodPath).CombinedOutput()
+		"-H", "content-type: application/grpc", "-H", "te: trailers", url+envoy.MethodPath).CombinedOutput()
 	if err != nil || !strings.Contains(string(output), fmt.Sprintf("%d succeeded, 0 failed, 0 errored, 0 timeout", calls)) {
 		t.Errorf("h2load: %v: run `make test-setup`\n%s", err, output)
 	}
