@@ -13,16 +13,16 @@ type difference struct {
 
 var differences = []difference{
 	{"While Redis is slow or away requests pass after " + weirDeadline.String() + " at most, and at once after a few failures; envoyproxy/ratelimit answers with an error after REDIS_TIMEOUT. failure.mode: deny, or local, changes that.", (*mapping).countsInRedis},
-	{"Counters are in this process's memory: replicas do not share them, and a restart forgets them. Set redis.url to share them.", func(m *mapping) bool { return !m.countsInRedis() }},
+	{"Without REDIS_URL counters are in this process's memory: replicas do not share them, and a restart forgets them. Set redis.url to share them.", func(m *mapping) bool { return !m.countsInRedis() }},
 	{"Health is good while Redis is away, because requests are answered then too. server.ready_needs: [redis] changes that.", func(m *mapping) bool {
 		return m.countsInRedis() && !m.bool("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION")
 	}},
 	{"A rule file with a fault changes nothing, as before, and the log names its line and what to write instead; rule files end in .yaml or .yml.", func(m *mapping) bool { return byFile.holds(m) }},
-	{"Client certificates must come from the file of CAs; those of the system are not accepted beside it.", func(m *mapping) bool {
+	{"With GRPC_CLIENT_TLS_CACERT client certificates must come from the file of CAs; those of the system are not accepted beside it.", func(m *mapping) bool {
 		return grpcTLS.holds(m) && m.text("GRPC_CLIENT_TLS_CACERT")+m.text("GRPC_SERVER_TLS_CA_CERT") != ""
 	}},
-	{"Lines of the log have weir's fields: time, level, msg, not @timestamp, level, @message.", func(m *mapping) bool { return strings.EqualFold(m.text("LOG_FORMAT"), "json") }},
-	{"Dynamic metadata have weir's fields: rule, outcome, remaining, degraded, metadata.", func(m *mapping) bool { return m.bool("RESPONSE_DYNAMIC_METADATA") }},
+	{"With LOG_FORMAT=json lines of the log have weir's fields: time, level, msg, not @timestamp, level, @message.", func(m *mapping) bool { return strings.EqualFold(m.text("LOG_FORMAT"), "json") }},
+	{"With RESPONSE_DYNAMIC_METADATA the metadata have weir's fields: rule, outcome, remaining, degraded, metadata.", func(m *mapping) bool { return m.bool("RESPONSE_DYNAMIC_METADATA") }},
 	{"SIGTERM is followed by server.drain_delay (3s) of service with health NOT_SERVING before connections are ended; SIGHUP loads the rules again, and does not end the process.", nil},
 	{"/json takes POST alone.", nil},
 }

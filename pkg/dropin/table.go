@@ -8,6 +8,7 @@ var always = []struct{ setting, value string }{
 	{"rules.safe_default", "false"}, // without rules requests pass
 	{"ratelimit.fail_open", "true"}, // while Redis is away too, within weir's deadline
 	{"ratelimit.key_format", "envoyproxy"},
+	{"metrics.max_values", "10000"}, // it knows no bound, and people rely on names that hold values
 }
 
 var (
