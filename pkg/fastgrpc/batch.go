@@ -25,8 +25,10 @@ type batch struct {
 
 	first, end int // of the calls that a handler has now
 	method     *Method
-	waits      bool // it takes one of the connection's flights
-	postponed  bool // there was none
+	waits      bool      // it takes one of the connection's flights
+	postponed  bool      // there was none
+	running    *deadline // of the handler that waits; under conn.mu
+	live       int       // calls that it waits for and that are not cancelled; under conn.mu
 
 	reading bool   // it is handled by the goroutine that reads; under conn.mu
 	buf     []byte // the read buffer that its requests are in, once another goroutine reads; under conn.mu
@@ -41,6 +43,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 // add adds a call. The batch must not outlive request.
 func (b *batch) add(s *stream, request []byte) {
 	b.streams = append(b.streams, s)
+	s.batch = b
 	if n := len(b.calls); n < cap(b.calls) {
 		b.calls = b.calls[:n+1]
 	} else {
@@ -153,6 +156,11 @@ func (b *batch) handle(first, end int) {
 		}
 		b.context.batch, b.context.at = b, at
 		b.call(method, calls)
+		if b.waits {
+			b.conn.mu.Lock()
+			b.running = nil
+			b.conn.mu.Unlock()
+		}
 		if !b.context.release() {
 			b.context = nil
 		}
@@ -262,6 +270,14 @@ func (b *batch) wait() bool {
 	}
 	if b.waits && b.end < len(b.streams) {
 		c.split(b)
+	}
+	if begins {
+		b.running, b.live = b.context, 0
+		for i := b.first; i < b.end; i++ {
+			if !b.calls[i].sent && !b.streams[i].cancelled {
+				b.live++
+			}
+		}
 	}
 	c.mu.Unlock()
 	if begins {

@@ -3,6 +3,7 @@ package fastgrpc
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 // handler that does not wait never does.
 type deadline struct {
 	batch *batch
+	ended atomic.Bool // by cancel
 	at    time.Time
 	mu    sync.Mutex
 	done  chan struct{}
@@ -28,6 +30,9 @@ func (d *deadline) Value(key any) any {
 }
 
 func (d *deadline) Err() error {
+	if d.ended.Load() {
+		return context.Canceled
+	}
 	if time.Now().Before(d.at) {
 		return nil
 	}
@@ -40,9 +45,25 @@ func (d *deadline) Done() <-chan struct{} {
 	if d.done == nil {
 		done := make(chan struct{})
 		d.done = done
-		d.timer = time.AfterFunc(time.Until(d.at), func() { close(done) })
+		if d.ended.Load() {
+			close(done)
+		} else {
+			d.timer = time.AfterFunc(time.Until(d.at), func() { close(done) })
+		}
 	}
 	return d.done
+}
+
+// cancel ends the context, because nobody waits for an answer any more. Contexts derived from it end at its time all the same.
+func (d *deadline) cancel() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended.Swap(true) {
+		return
+	}
+	if d.timer != nil && d.timer.Stop() {
+		close(d.done)
+	}
 }
 
 // AfterFunc spares package context a goroutine per derived context.
@@ -57,5 +78,5 @@ func (d *deadline) release() bool {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	return d.done == nil
+	return d.done == nil && !d.ended.Load()
 }

@@ -174,3 +174,57 @@ func TestCallsOfAnEndedConnectionAreNotHandled(t *testing.T) {
 		}
 	})
 }
+
+// A handler may stop once nobody waits for any of its calls: they were cancelled one by one, or their connection has ended.
+func TestHandlerOfCancelledCallsMayStop(t *testing.T) {
+	for name, leave := range map[string]func(p *peer){
+		"reset": func(p *peer) {
+			p.check(p.write.WriteRSTStream(3, http2.ErrCodeCancel))
+			p.flush()
+		},
+		"closed": func(p *peer) { _ = p.conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan error, 1)
+				begun := make(chan struct{}, 1)
+				method := fastgrpc.Method{Path: waitPath, Waits: true, Handler: func(ctx context.Context, _ []fastgrpc.Call) {
+					if fastgrpc.Wait(ctx) {
+						begun <- struct{}{}
+						<-ctx.Done()
+						ended <- ctx.Err()
+					}
+				}}
+				_, listener, stop := startPipes(fastgrpc.Options{HandlerTimeout: time.Hour}, method, fastgrpc.Method{Path: echoPath, Handler: echo})
+				defer stop()
+				p := newPeer(t, listener.dial())
+				p.listen()
+				p.ask(1, waitPath, "x")
+				p.ask(3, waitPath, "y")
+				p.flush()
+				<-begun
+				time.Sleep(50 * time.Millisecond)
+				p.check(p.write.WriteRSTStream(1, http2.ErrCodeCancel))
+				p.check(p.write.WriteRSTStream(1, http2.ErrCodeCancel)) // twice is once
+				p.ask(5, echoPath, "z")
+				p.flush()
+				p.awaitEnd(5)
+				select {
+				case err := <-ended:
+					t.Fatalf("ended with %v while a call is waited for", err)
+				default:
+				}
+				leave(p)
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					if err != context.Canceled { //nolint:errorlint // the context's own
+						t.Errorf("ended with %v", err)
+					}
+				default:
+					t.Error("the handler goes on")
+				}
+			})
+		})
+	}
+}

@@ -132,6 +132,11 @@ func (s *Server) accept(nc net.Conn) {
 func (s *Server) forget(c *conn) {
 	c.mu.Lock()
 	c.kill()
+	for _, stream := range c.streams {
+		if stream.queued {
+			c.abandon(stream)
+		}
+	}
 	putBuffer(c.buf)
 	c.buf = nil
 	c.mu.Unlock()

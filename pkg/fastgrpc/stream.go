@@ -30,6 +30,7 @@ type stream struct {
 
 	ended     bool // the peer has sent END_STREAM
 	queued    bool // in a batch
+	batch     *batch
 	cancelled bool // nobody waits for the answer
 
 	answer   []byte // what is left to send for want of window
@@ -241,9 +242,24 @@ func (c *conn) complete(s *stream, message []byte) {
 
 // cancel ends a stream that the peer has reset.
 func (c *conn) cancel(s *stream) {
-	s.cancelled = true
-	if !s.queued { // else the batch still holds it
+	if !s.queued {
 		c.drop(s)
+		return
+	}
+	c.abandon(s)
+}
+
+// abandon tells that nobody waits for a call that is in a batch, which goes on holding it. A handler that waits for such calls
+// alone may stop.
+func (c *conn) abandon(s *stream) {
+	if s.cancelled {
+		return
+	}
+	s.cancelled = true
+	if b := s.batch; b.running != nil {
+		if b.live--; b.live == 0 {
+			b.running.cancel()
+		}
 	}
 }
 
@@ -251,7 +267,7 @@ func (c *conn) cancel(s *stream) {
 func (c *conn) fail(s *stream, code http2.ErrCode) {
 	c.resetID(s.id, code)
 	if s.queued {
-		s.cancelled = true
+		c.abandon(s)
 		return
 	}
 	c.drop(s)
