@@ -29,6 +29,9 @@ type Check struct {
 	// rule does.
 	Domain      string
 	Descriptors []ratelimit.Descriptor
+	// RulesOnly leaves uncounted what no rule covers; else the default limit counts there. With Descriptors only, and with none that
+	// brings a Limit.
+	RulesOnly bool
 
 	// Cost is what is charged; 0 means 1, negative gives back.
 	Cost int64

@@ -212,6 +212,7 @@ func TestCheckIsSentWhole(t *testing.T) {
 	}{
 		"scope":       {client.Check{Scope: "user", Identifier: "ann", Window: time.Minute}, &ratelimitv1.CheckRateLimitRequest{Scope: "user", Identifier: "ann", WindowSecs: 60, Cost: &one}},
 		"rule":        {client.Check{RuleID: "r", Subject: "ann", Cost: -2, RequestID: "id"}, &ratelimitv1.CheckRateLimitRequest{RuleId: "r", Subject: "ann", Cost: &back, RequestId: "id"}},
+		"rules only":  {client.Check{Domain: "edge", RulesOnly: true, Descriptors: []ratelimit.Descriptor{{}}}, &ratelimitv1.CheckRateLimitRequest{Domain: "edge", RulesOnly: true, Cost: &one, Descriptors: []*ratelimitv1.Descriptor{{}}}},
 		"peek":        {client.Check{Scope: "user", Identifier: "a\xffb", Peek: true}, &ratelimitv1.CheckRateLimitRequest{Scope: "user", Identifier: "a\uFFFDb", Cost: &zero, Peek: true}},
 		"descriptors": {client.Check{Domain: "edge", Descriptors: []ratelimit.Descriptor{{Entries: []ratelimit.Entry{{Key: "k", Value: "v\xff"}}, HasCost: true}, {Limit: &ratelimit.Limit{Name: "own", Algorithm: ratelimit.FixedWindow, Count: 5, Calendar: ratelimit.CalendarMonth, Kind: ratelimit.Quota}}}}, &ratelimitv1.CheckRateLimitRequest{Domain: "edge", Cost: &one, Descriptors: []*ratelimitv1.Descriptor{{Entries: []*ratelimitv1.Entry{{Key: "k", Value: "v\uFFFD"}}, Cost: &zero}, {Limit: &ratelimitv1.RuleLimit{Name: "own", Algorithm: "fixed_window", Limit: 5, WindowMs: 2_592_000_000, Kind: "quota", Calendar: "month"}}}}},
 	} {

@@ -58,6 +58,9 @@ func (e Embedded) Check(ctx context.Context, check Check) (Decision, error) {
 			request.Domain = "k1s0"
 		}
 	}
+	if check.RulesOnly {
+		request.Fallback = nil
+	}
 	if check.Peek {
 		request.ID = ""
 		request.Descriptors = slices.Clone(request.Descriptors)

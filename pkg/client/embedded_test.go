@@ -96,6 +96,12 @@ func TestEmbedded(t *testing.T) {
 	if d := check(ann); d.Allowed || d.RetryAfter <= 0 || d.Cause != respond.LimitReached || d.Reason == "" || !d.Limits[0].Denied {
 		t.Errorf("over: %+v", d)
 	}
+	for _, domain := range []string{"k1s0", "nowhere"} {
+		free := client.Check{Domain: domain, Descriptors: []ratelimit.Descriptor{{Entries: []ratelimit.Entry{{Key: "stranger", Value: "x"}}}}, RulesOnly: true}
+		if d := check(free); !d.Allowed || len(d.Limits) != 0 {
+			t.Errorf("by rules only, where none is, in %s: %+v", domain, d)
+		}
+	}
 	if d := check(client.Check{Scope: "user", Identifier: "nobody"}); d.Allowed || d.Cause != respond.Refused {
 		t.Errorf("refused: %+v", d)
 	}

@@ -44,6 +44,7 @@ func checkRequest(check *Check) (*ratelimitv1.CheckRateLimitRequest, error) {
 	request := &ratelimitv1.CheckRateLimitRequest{
 		RuleId: valid(check.RuleID), Subject: valid(check.Subject), Scope: valid(check.Scope), Identifier: valid(check.Identifier),
 		WindowSecs: int64(check.Window / time.Second), Cost: &cost, RequestId: valid(check.RequestID), Peek: check.Peek, Domain: valid(check.Domain),
+		RulesOnly: check.RulesOnly,
 	}
 	if len(check.Descriptors) > 0 {
 		request.Descriptors = make([]*ratelimitv1.Descriptor, len(check.Descriptors))

@@ -25,6 +25,8 @@ type Check struct {
 	RequestID string
 	// Peek charges nothing.
 	Peek bool
+	// RulesOnly leaves uncounted what no rule covers. With Descriptors only, and with none that brings a limit.
+	RulesOnly bool
 }
 
 // Decision is the answer to a Check. If Unlimited, nothing is counted and Limit, Remaining and ResetAt mean nothing; else
@@ -82,6 +84,9 @@ func (s *Service) request(check *Check) (ratelimit.Request, error) {
 	switch {
 	case len(check.Descriptors) > 0:
 		request.Domain, request.Descriptors = check.Domain, check.Descriptors
+		if check.RulesOnly {
+			request.Fallback = nil
+		}
 		return request, nil
 	case check.RuleID != "":
 		target, err := s.target(check.RuleID, check.Subject)

@@ -51,7 +51,7 @@ func (c *call) orMissing(err error) error {
 	if missing != nil {
 		return missing
 	}
-	if rule.Source == SourceFile {
+	if rule.Source != SourceAPI {
 		return c.service.changeable(rule.ID, 0)
 	}
 	return err

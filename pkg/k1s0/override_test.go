@@ -115,6 +115,37 @@ func TestFaultyLimitsOfDescriptors(t *testing.T) {
 	refused(t, err, CodeValidation, "descriptors[0].limit.burst")
 }
 
+// With rules_only descriptors get what Envoy's do: nothing is counted where no rule is for it.
+func TestRulesOnly(t *testing.T) {
+	client := newServer(t).client()
+	for _, c := range []struct {
+		domain, key, value string
+		limit              int64 // 0: not limited
+	}{
+		{"nowhere", "a", "b", 0},
+		{"k1s0", "stranger", "x", 0},
+		{"k1s0", "user", "from-file", 3},
+		{"edge", "user", "ann", 2},
+	} {
+		request := brings(c.domain, c.key, c.value, nil)
+		request.RulesOnly = true
+		got, err := client.CheckRateLimit(t.Context(), request)
+		if err != nil || !got.GetAllowed() || got.GetUnlimited() != (c.limit == 0) || got.GetLimit() != c.limit {
+			t.Errorf("%s %s=%s: %v, %v", c.domain, c.key, c.value, got, err)
+		}
+		request.RulesOnly = false
+		if got, err := client.CheckRateLimit(t.Context(), request); err != nil || got.GetUnlimited() {
+			t.Errorf("%s %s=%s, with the default: %v, %v", c.domain, c.key, c.value, got, err)
+		}
+	}
+	request := brings("kong", "ip", "a", &pb.RuleLimit{Limit: 1, WindowMs: 1000})
+	request.RulesOnly = true
+	_, err := client.CheckRateLimit(t.Context(), request)
+	failedWith(t, err, CodeValidation)
+	_, err = client.CheckRateLimit(t.Context(), &pb.CheckRateLimitRequest{Scope: "user", Identifier: "a", RulesOnly: true})
+	failedWith(t, err, CodeValidation)
+}
+
 // What a repetition is told in headers is what the first was told, though time has passed.
 func TestRepetitionsAreToldTheSameHeaders(t *testing.T) {
 	s := newServer(t)

@@ -68,6 +68,7 @@ func readCheck(f *fields) Check {
 		Scope: f.text("scope"), Identifier: f.text("identifier"), Window: f.window("window"),
 		RuleID: f.text("rule_id"), Subject: f.text("subject"),
 		Domain: f.text("domain"), Cost: 1, RequestID: f.text("request_id"), Peek: f.boolean("peek", false),
+		RulesOnly: f.boolean("rules_only", false),
 	}
 	if cost, present := f.integer("cost"); present {
 		check.Cost = cost

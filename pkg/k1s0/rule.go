@@ -4,19 +4,21 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/pkg/ratelimit"
+	"github.com/weirhq/weir/pkg/ruleset"
 	"github.com/weirhq/weir/pkg/rulestore"
 )
 
 // What Rule.Source says.
 const (
-	SourceAPI  = "api"
-	SourceFile = "file"
+	SourceAPI          = "api"
+	SourceFile         = "file"
+	SourceControlPlane = "xds"
 )
 
 // anyIdentifier is the pattern of a rule for every identifier.
 const anyIdentifier = "*"
 
-// Rule is a rule of the store or of a file.
+// Rule is a rule of the store, of a file or of a control plane. What is said of those of files goes for both of the latter.
 type Rule struct {
 	ID, Name, Domain string
 	// Scope and Pattern are empty for a file's rule of another form; see Path.
@@ -90,11 +92,15 @@ func (s *Service) storedRule(stored *rulestore.Rule) Rule {
 	return rule
 }
 
-// fileRule describes a rule of a file.
+// fileRule describes a rule of a file or of a control plane.
 func (s *Service) fileRule(compiled *ratelimit.Rule) Rule {
+	source := SourceFile
+	if ruleset.FromControlPlane(compiled) {
+		source = SourceControlPlane
+	}
 	rule := Rule{
 		ID: compiled.ID, Name: compiled.Label(), Domain: compiled.Domain, Path: compiled.Path,
-		Enabled: !compiled.Disabled, Limits: compiled.Limits, Action: compiled.Action, Source: SourceFile, compiled: compiled,
+		Enabled: !compiled.Disabled, Limits: compiled.Limits, Action: compiled.Action, Source: source, compiled: compiled,
 	}
 	if compiled.Domain != s.Domain || len(compiled.Match) != 1 {
 		return rule

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weirhq/weir/pkg/ruleset"
 	"github.com/weirhq/weir/pkg/rulestore"
 )
 
@@ -70,8 +71,12 @@ func (s *Service) changeable(id string, version int64) error {
 	if err := f.err(); err != nil {
 		return err
 	}
-	if s.Rules.View().FileRule(id) != nil {
-		return &Error{Code: CodeReadOnly, Message: "the rule is in a rule file: change it there"}
+	if fixed := s.Rules.View().FileRule(id); fixed != nil {
+		where := "is in a rule file"
+		if ruleset.FromControlPlane(fixed) {
+			where = "comes from a control plane"
+		}
+		return &Error{Code: CodeReadOnly, Message: "the rule " + where + ": change it there"}
 	}
 	if !isUUID(id) {
 		return ruleNotFound(id) // the store has no such IDs

@@ -47,6 +47,12 @@ func (s *Service) validateCheck(c *Check) error {
 	default:
 		s.identified(&f, c.Scope, c.Identifier)
 	}
+	switch {
+	case c.RulesOnly && !byDescriptors:
+		f.add("rules_only", "is for domain and descriptors")
+	case c.RulesOnly && slices.ContainsFunc(c.Descriptors, func(d ratelimit.Descriptor) bool { return d.Limit != nil }):
+		f.add("rules_only", "cannot be combined with a descriptor's limit")
+	}
 	f.window("window", c.Window)
 	f.cost("cost", c.Cost)
 	f.text("request_id", c.RequestID, maxRequestID)

@@ -79,7 +79,8 @@ func TestConfigsChangeUnderLoad(t *testing.T) {
 
 // When the last instance closes, what it shared is let go: memory counters begin anew.
 func TestLastInstanceLetsGo(t *testing.T) {
-	node := kong.Start(t, 2)
+	address := servers.Address(servers.FreePort(t))
+	node := kong.Start(t, 2, "-metrics", address)
 	config := configure(embedded(map[string]any{"limit_by": "ip", "hour": 1}))
 	for _, worker := range node.Workers {
 		must(t, worker, config, anyone(0))
@@ -95,6 +96,8 @@ func TestLastInstanceLetsGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Once the process has seen that the last denial's connection is closed, too.
+	await(t, func() bool { return scrape(t, address)["weir_kong_engines"] == 0 })
 	if must(t, node.Workers[0], config, anyone(0)).Denied() {
 		t.Error("the counters are there after the last instance was closed")
 	}

@@ -76,6 +76,16 @@ func TestDescriptorsInTheSidecar(t *testing.T) {
 	if got := server.lastRequest(); got.GetDescriptors()[0].GetLimit() != nil {
 		t.Errorf("a limit of its own was sent: %v", got)
 	}
+	// No rule is for these, and so nothing limits them: weir's default is for its own API. 150 are more than it would allow.
+	free := configure(server.config(map[string]any{"descriptors": entry(map[string]any{"key": "tier", "source": "value", "value": "t"})}))
+	elsewhere := configure(server.config(map[string]any{"domain": "elsewhere", "descriptors": entry(map[string]any{"key": "user", "source": "ip"})}))
+	for range 150 {
+		for _, config := range []*kong.Config{free, elsewhere} {
+			if response := must(t, node.Workers[0], config, anyone(0)); response.Denied() || response.Headers["X-RateLimit-Limit"] != "" {
+				t.Fatalf("without a rule: status %d, headers %v", response.Status, response.Headers)
+			}
+		}
+	}
 	quota := configure(server.config(map[string]any{"descriptors": entry(map[string]any{"key": "tenant", "source": "value", "value": "t"})}))
 	must(t, node.Workers[0], quota, anyone(0))
 	if response := must(t, node.Workers[0], quota, anyone(0)); response.Status != 402 {

@@ -47,7 +47,7 @@ func (d *Decider) Decide(ctx context.Context, request *ratelimit.Request) (respo
 func (d *Decider) Close() { d.once.Do(func() { d.pool.release(d.shared) }) }
 
 func encode(request *ratelimit.Request) *ratelimitv1.CheckRateLimitRequest {
-	out := &ratelimitv1.CheckRateLimitRequest{Domain: request.Domain, Cost: &request.Cost, RequestId: request.ID}
+	out := &ratelimitv1.CheckRateLimitRequest{Domain: request.Domain, Cost: &request.Cost, RequestId: request.ID, RulesOnly: true}
 	for i := range request.Descriptors {
 		descriptor := &request.Descriptors[i]
 		d := &ratelimitv1.Descriptor{Entries: make([]*ratelimitv1.Entry, len(descriptor.Entries))}
@@ -58,6 +58,7 @@ func encode(request *ratelimit.Request) *ratelimitv1.CheckRateLimitRequest {
 			d.Cost = &descriptor.Cost
 		}
 		if l := descriptor.Limit; l != nil {
+			out.RulesOnly = false // whatever the rules say, this limit counts
 			d.Limit = &ratelimitv1.RuleLimit{
 				Name: l.Name, Algorithm: l.Algorithm.String(), Limit: l.Count, WindowMs: l.Window.Milliseconds(), Kind: l.Kind.String(),
 			}

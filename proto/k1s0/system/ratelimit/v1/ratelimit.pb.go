@@ -168,8 +168,11 @@ type CheckRateLimitRequest struct {
 	// Asks what would be, and charges nothing, whatever the costs are.
 	Peek bool `protobuf:"varint,8,opt,name=peek,proto3" json:"peek,omitempty"`
 	// All descriptors are charged together, or none is.
-	Domain        string        `protobuf:"bytes,9,opt,name=domain,proto3" json:"domain,omitempty"`
-	Descriptors   []*Descriptor `protobuf:"bytes,10,rep,name=descriptors,proto3" json:"descriptors,omitempty"`
+	Domain      string        `protobuf:"bytes,9,opt,name=domain,proto3" json:"domain,omitempty"`
+	Descriptors []*Descriptor `protobuf:"bytes,10,rep,name=descriptors,proto3" json:"descriptors,omitempty"`
+	// Treats domain and descriptors as Envoy's requests are: a descriptor that neither a rule nor a default of its domain covers
+	// is not counted. Else the server's default limit counts for it. Not with descriptors that bring limits.
+	RulesOnly     bool `protobuf:"varint,11,opt,name=rules_only,json=rulesOnly,proto3" json:"rules_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -272,6 +275,13 @@ func (x *CheckRateLimitRequest) GetDescriptors() []*Descriptor {
 		return x.Descriptors
 	}
 	return nil
+}
+
+func (x *CheckRateLimitRequest) GetRulesOnly() bool {
+	if x != nil {
+		return x.RulesOnly
+	}
+	return false
 }
 
 // CheckRateLimitResponse is the decision, told by the limit that binds the caller most.
@@ -1805,7 +1815,7 @@ const file_k1s0_system_ratelimit_v1_ratelimit_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\x1f.k1s0.system.ratelimit.v1.EntryR\aentries\x12\x17\n" +
 	"\x04cost\x18\x02 \x01(\x03H\x00R\x04cost\x88\x01\x01\x129\n" +
 	"\x05limit\x18\x03 \x01(\v2#.k1s0.system.ratelimit.v1.RuleLimitR\x05limitB\a\n" +
-	"\x05_cost\"\xd6\x02\n" +
+	"\x05_cost\"\xf5\x02\n" +
 	"\x15CheckRateLimitRequest\x12\x17\n" +
 	"\arule_id\x18\x01 \x01(\tR\x06ruleId\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x14\n" +
@@ -1821,7 +1831,9 @@ const file_k1s0_system_ratelimit_v1_ratelimit_proto_rawDesc = "" +
 	"\x04peek\x18\b \x01(\bR\x04peek\x12\x16\n" +
 	"\x06domain\x18\t \x01(\tR\x06domain\x12F\n" +
 	"\vdescriptors\x18\n" +
-	" \x03(\v2$.k1s0.system.ratelimit.v1.DescriptorR\vdescriptorsB\a\n" +
+	" \x03(\v2$.k1s0.system.ratelimit.v1.DescriptorR\vdescriptors\x12\x1d\n" +
+	"\n" +
+	"rules_only\x18\v \x01(\bR\trulesOnlyB\a\n" +
 	"\x05_cost\"\xd3\x02\n" +
 	"\x16CheckRateLimitResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x1c\n" +
