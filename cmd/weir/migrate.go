@@ -68,8 +68,7 @@ func migrate(in io.Reader, stdout, stderr io.Writer, options migrateOptions, pat
 	if err == nil {
 		_, err = config.Load(config.Source{Base: translated.Settings})
 	}
-	var problems config.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[config.Problems](err); ok {
 		fmt.Fprintln(stderr, problems)
 		return errNo
 	} else if err != nil {
@@ -139,8 +138,7 @@ func checkRules(stderr io.Writer, paths []string, translated *dropin.Translation
 		return nil, err
 	}
 	table, err := rules.Load(paths, rules.Options{DefaultDomain: loaded.Rules.DefaultDomain, MergeDomains: loaded.Rules.MergeDomains})
-	var problems rules.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[rules.Problems](err); ok {
 		for _, problem := range problems {
 			fmt.Fprintln(stderr, problem)
 		}

@@ -84,7 +84,7 @@ func Run(ctx context.Context, options Options) error {
 		if notice.Idle {
 			level = slog.LevelInfo
 		}
-		a.logger.Log(ctx, level, notice.Text, "variable", notice.Variable)
+		a.logger.Log(ctx, level, "a variable of the environment", "variable", notice.Variable, "note", notice.Text)
 	}
 	tuneMemory(a.logger, a.config.Runtime.GOGC)
 

@@ -46,14 +46,14 @@ func (a *app) serveDebug(ctx context.Context, limiter *engine.Limiter) error {
 	go func() {
 		defer close(ended)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			a.logger.Error("the debug port is not served any more", "address", listener.Addr().String(), "error", err)
+			a.logger.ErrorContext(ctx, "the debug port is not served any more", "address", listener.Addr().String(), "error", err)
 		}
 	}()
 	a.cleanup.add(func() {
 		_ = server.Close()
 		<-ended
 	})
-	a.logger.Info("serving the debug port", "address", listener.Addr().String())
+	a.logger.InfoContext(ctx, "serving the debug port", "address", listener.Addr().String())
 	return nil
 }
 

@@ -51,7 +51,7 @@ func controlPlane(t *testing.T, settings *tls.Config) (address string, set func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	snapshots := cache.NewSnapshotCache(false, cache.IDHash{}, nil)
 	plane := grpc.NewServer(grpc.Creds(credentials.NewTLS(settings)))
 	discovery.RegisterAggregatedDiscoveryServiceServer(plane, server.NewServer(ctx, snapshots, nil))
