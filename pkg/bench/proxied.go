@@ -265,7 +265,7 @@ func (c *httpClient) ask(ctx context.Context, expect expectation, first, second 
 		return nil
 	}
 	c.barren = 0
-	code := uint64(0)
+	var code uint64
 	switch status {
 	case 200:
 		code = codeOK

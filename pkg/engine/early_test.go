@@ -28,7 +28,10 @@ func (p *patient) Take(ctx context.Context, charges []ratelimit.Charge) {
 			waits = true
 		}
 	}
-	may := !waits || engine.Waiting(ctx) && engine.Waiting(ctx) // the second time changes nothing
+	may := !waits || engine.Waiting(ctx)
+	if waits && engine.Waiting(ctx) != may {
+		panic("another answer the second time")
+	}
 	for i := range charges {
 		switch c := &charges[i]; {
 		case p.known[c.Hits[0].Key]:

@@ -296,11 +296,7 @@ func (c *conn) split(b *batch) {
 	}
 	clear(b.streams[b.end:])
 	b.streams, b.calls = b.streams[:b.end], b.calls[:b.end]
-	c.server.tasks.Add(1)
-	go func() {
-		defer c.server.tasks.Done()
-		c.handle(rest)
-	}()
+	c.server.tasks.Go(func() { c.handle(rest) })
 }
 
 // answer sends the answer of a call that was handled.

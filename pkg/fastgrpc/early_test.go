@@ -19,33 +19,34 @@ import (
 func mixed(release <-chan struct{}) (fastgrpc.Method, func() map[string]int) {
 	var mu sync.Mutex
 	handled := make(map[string]int)
-	return fastgrpc.Method{Path: waitPath, Waits: true, Handler: func(ctx context.Context, calls []fastgrpc.Call) {
-			slow := false
-			for i := range calls {
-				if strings.HasPrefix(string(calls[i].Request), "quick") {
-					echo(ctx, calls[i:i+1])
-					calls[i].Done = true
-				} else {
-					slow = true
-				}
+	method := fastgrpc.Method{Path: waitPath, Waits: true, Handler: func(ctx context.Context, calls []fastgrpc.Call) {
+		slow := false
+		for i := range calls {
+			if strings.HasPrefix(string(calls[i].Request), "quick") {
+				echo(ctx, calls[i:i+1])
+				calls[i].Done = true
+			} else {
+				slow = true
 			}
-			if !slow || !fastgrpc.Wait(ctx) {
-				return
-			}
-			<-release
-			mu.Lock()
-			defer mu.Unlock()
-			for i := range calls {
-				if !calls[i].Done {
-					handled[string(calls[i].Request)]++
-					echo(ctx, calls[i:i+1])
-				}
-			}
-		}}, func() map[string]int {
-			mu.Lock()
-			defer mu.Unlock()
-			return handled
 		}
+		if !slow || !fastgrpc.Wait(ctx) {
+			return
+		}
+		<-release
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range calls {
+			if !calls[i].Done {
+				handled[string(calls[i].Request)]++
+				echo(ctx, calls[i:i+1])
+			}
+		}
+	}}
+	return method, func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return handled
+	}
 }
 
 // Calls that need not wait are answered while others of their own burst wait, in whatever order and with whatever deadlines

@@ -51,7 +51,7 @@ func startBoth(t testing.TB) (fast, oracle string) {
 	t.Helper()
 	var listen net.ListenConfig
 	open := func() net.Listener {
-		listener, err := listen.Listen(context.Background(), "tcp", "127.0.0.1:0")
+		listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,8 +201,8 @@ func readCall(from *source) scriptedCall {
 }
 
 // play sends a script on a connection of its own, one call after the other, and says what came of each.
-func play(address string, s script) ([]string, error) {
-	connection, err := net.DialTimeout("tcp", address, fuzzPatience)
+func play(ctx context.Context, address string, s script) ([]string, error) {
+	connection, err := (&net.Dialer{Timeout: fuzzPatience}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func play(address string, s script) ([]string, error) {
 		_, err := connection.Write(out.Bytes())
 		out.Reset()
 		if err != nil {
-			return append(outcomes, "ended"), nil //nolint:nilerr // that is what came of it
+			return append(outcomes, "ended"), nil
 		}
 		outcome, err := hear(framer, decoder, id)
 		if err != nil {
@@ -349,11 +349,11 @@ func FuzzBothFronts(f *testing.F) {
 	fast, oracle := startBoth(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := readScript(data)
-		got, err := play(fast, s)
+		got, err := play(t.Context(), fast, s)
 		if err != nil {
 			t.Fatalf("the fast front: %v\n%v", err, s)
 		}
-		want, err := play(oracle, s)
+		want, err := play(t.Context(), oracle, s)
 		if err != nil {
 			t.Fatalf("grpc-go: %v\n%v", err, s)
 		}

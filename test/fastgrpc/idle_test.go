@@ -35,7 +35,7 @@ func TestIdleConnectionsAreSmall(t *testing.T) {
 	for range dialers {
 		dialling.Go(func() {
 			for range connections / dialers {
-				connection, err := net.DialTimeout("tcp", weir.Fast(), 10*time.Second)
+				connection, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", weir.Fast())
 				if err != nil {
 					t.Error(err)
 					return
@@ -66,7 +66,11 @@ func oneCall(t *testing.T) []byte {
 	var out, block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, field := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", envoy.MethodPath}, {":authority", "weir"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", envoy.MethodPath},
+		{":authority", "weir"},
+		{"te", "trailers"},
 		{"content-type", "application/grpc"},
 	} {
 		if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
