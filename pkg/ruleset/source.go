@@ -2,8 +2,10 @@ package ruleset
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"github.com/weirhq/weir/pkg/ratelimit"
 	"github.com/weirhq/weir/pkg/rules"
 )
 
@@ -22,7 +24,14 @@ type Source interface {
 const (
 	FilesSource = "files"
 	StoreSource = "store"
+	// XDSSource is what a control plane's source is called, which is added.
+	XDSSource = "xds"
 )
+
+// FromControlPlane tells whether a rule is one of a control plane's, by what its Source says.
+func FromControlPlane(rule *ratelimit.Rule) bool {
+	return strings.HasPrefix(rule.Source, XDSSource+":")
+}
 
 // State is what one source contributes to the rules in force.
 type State struct {
