@@ -163,7 +163,7 @@ func (c *conn) gather(s *stream, payload []byte) {
 		if length := binary.BigEndian.Uint32(s.data[1:]); int64(length) > int64(most) {
 			problem = tooLarge(int64(length), most)
 		} else if int64(len(s.data)) > int64(length)+messagePrefix {
-			c.respond(s, codes.Internal, "more than one message for a unary method", nil)
+			c.reject(s, codes.Internal, "more than one message for a unary method")
 			return
 		}
 	}
@@ -171,7 +171,7 @@ func (c *conn) gather(s *stream, payload []byte) {
 		problem = "too many bytes of unfinished requests on this connection"
 	}
 	if problem != "" {
-		c.respond(s, codes.ResourceExhausted, problem, nil)
+		c.reject(s, codes.ResourceExhausted, problem)
 		return
 	}
 	if s.ended {
@@ -213,23 +213,21 @@ func (c *conn) complete(s *stream, message []byte) {
 		return
 	}
 	if len(message) < messagePrefix {
-		c.respond(s, codes.Internal, "the request has no message", nil)
+		c.reject(s, codes.Internal, "the request has no message")
 		return
 	}
 	length, body := int64(binary.BigEndian.Uint32(message[1:])), message[messagePrefix:]
 	switch {
 	case length > int64(c.server.options.MaxMessageBytes):
-		c.respond(s, codes.ResourceExhausted, tooLarge(length, c.server.options.MaxMessageBytes), nil)
+		c.reject(s, codes.ResourceExhausted, tooLarge(length, c.server.options.MaxMessageBytes))
 	case length > int64(len(body)):
-		c.respond(s, codes.Internal, "the request ends within its message", nil)
+		c.reject(s, codes.Internal, "the request ends within its message")
 	case length < int64(len(body)):
-		c.respond(s, codes.Internal, "more than one message for a unary method", nil)
+		c.reject(s, codes.Internal, "more than one message for a unary method")
 	case message[0] > 1:
-		c.respond(s, codes.Internal, fmt.Sprintf("the message has the unknown flag %d", message[0]), nil)
-	case message[0] == 1 && !s.encoded:
-		c.respond(s, codes.Internal, "compressed flag set with identity or empty encoding", nil)
+		c.reject(s, codes.Internal, fmt.Sprintf("the message has the unknown flag %d", message[0]))
 	case message[0] == 1:
-		c.respond(s, codes.Unimplemented, "compressed messages are not supported", nil)
+		c.reject(s, codes.Internal, "compressed flag set with identity or empty encoding")
 	default:
 		s.queued = true
 		if c.batch == nil {
@@ -238,6 +236,14 @@ func (c *conn) complete(s *stream, message []byte) {
 		}
 		c.batch.add(s, body)
 	}
+}
+
+// reject answers a message that is not as it should be. The reason may be that it is compressed.
+func (c *conn) reject(s *stream, code codes.Code, message string) {
+	if s.encoded {
+		code, message = codes.Unimplemented, "compressed messages are not supported"
+	}
+	c.respond(s, code, message, nil)
 }
 
 // cancel ends a stream that the peer has reset.
