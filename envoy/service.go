@@ -28,6 +28,8 @@ type Options struct {
 	Status int
 	// Metadata sends dynamic_metadata, see appendMetadata for what it holds.
 	Metadata bool
+	// RequestMetadata sends dynamic_metadata that repeat the request, see appendRequestMetadata.
+	RequestMetadata bool
 	// Tracer makes a span for each call whose trace is recorded. nil: none, at no cost.
 	Tracer trace.Tracer
 	// Panicked is told about every panic, each of which is one call that failed with codes.Internal. nil: nobody is.
@@ -196,7 +198,7 @@ func (w *work) encode(calls []Call) {
 			call.Postponed = true
 		default:
 			call.Done = true
-			w.service.encode(call, w, decision)
+			w.service.encode(call, w, &w.batch.Requests[i], decision)
 		}
 	}
 }
@@ -226,7 +228,7 @@ func (s *Service) decide(ctx context.Context, calls []Call, w *work) (ok bool) {
 	return true
 }
 
-func (s *Service) encode(call *Call, w *work, decision *engine.Decision) {
+func (s *Service) encode(call *Call, w *work, request *ratelimit.Request, decision *engine.Decision) {
 	if decision.Err != nil {
 		code := codes.Internal
 		if errors.Is(decision.Err, engine.ErrNoDomain) || errors.Is(decision.Err, engine.ErrNoDescriptors) {
@@ -243,6 +245,9 @@ func (s *Service) encode(call *Call, w *work, decision *engine.Decision) {
 	}
 	if s.options.Metadata {
 		reply = appendMetadata(reply, decision)
+	}
+	if s.options.RequestMetadata {
+		reply = appendRequestMetadata(reply, request, decision)
 	}
 	call.Reply, ok = reply, true
 }

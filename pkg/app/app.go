@@ -274,7 +274,7 @@ func (a *app) openFronts(ctx context.Context, limiter *engine.Limiter, api *k1s0
 func (a *app) envoyService(limiter *engine.Limiter) (*envoy.Service, error) {
 	options := envoy.Options{
 		Problem:  a.config.Envoy.ProblemJSON,
-		Metadata: a.config.Envoy.DynamicMetadata,
+		Metadata: a.config.Envoy.DynamicMetadata, RequestMetadata: a.config.Envoy.RequestMetadata,
 		Tracer:   a.tracer(),
 		Panicked: func(value any, stack []byte) { a.panicked("envoy", value, stack) },
 	}

@@ -39,7 +39,6 @@ func (a *app) jsonDecisions(service *envoy.Service) http.Handler {
 		}
 		calls := []envoy.Call{call}
 		service.Serve(r.Context(), calls)
-		a.called(envoy.MethodPath, calls[0].Code, 0)
 		if calls[0].Code != codes.OK {
 			status := http.StatusBadRequest
 			if calls[0].Code == codes.Internal {

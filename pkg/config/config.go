@@ -257,6 +257,7 @@ type Envoy struct {
 	RetryAfter      bool        `yaml:"retry_after" doc:"Write Retry-After on denials beside these"`
 	ProblemJSON     bool        `yaml:"problem_json" doc:"Give denied requests a body of application/problem+json"`
 	DynamicMetadata bool        `yaml:"dynamic_metadata" doc:"Tell Envoy's access log and filters the rule, what remains, and whether the store decided"`
+	RequestMetadata bool        `yaml:"request_metadata" doc:"Tell them what envoyproxy/ratelimit does: the request's domain, descriptors and cost, and which descriptors are over in quota mode"`
 }
 
 // HeaderNames are the names of the style custom, whose values are plain numbers.

@@ -22,8 +22,8 @@ var differences = []difference{
 		return grpcTLS.holds(m) && m.text("GRPC_CLIENT_TLS_CACERT")+m.text("GRPC_SERVER_TLS_CA_CERT") != ""
 	}},
 	{"With LOG_FORMAT=json lines of the log have weir's fields: time, level, msg, not @timestamp, level, @message.", func(m *mapping) bool { return strings.EqualFold(m.text("LOG_FORMAT"), "json") }},
-	{"With RESPONSE_DYNAMIC_METADATA the metadata have weir's fields: rule, outcome, remaining, degraded, metadata.", func(m *mapping) bool { return m.bool("RESPONSE_DYNAMIC_METADATA") }},
 	{"SIGTERM is followed by server.drain_delay (3s) of service with health NOT_SERVING before connections are ended; SIGHUP loads the rules again, and does not end the process.", nil},
+	{"gRPC health answers Check, not Watch, on GRPC_PORT; both on WEIR_SERVER_GRPC_PORT, if that is set.", nil},
 	{"/json takes POST alone.", nil},
 }
 

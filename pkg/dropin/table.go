@@ -126,7 +126,7 @@ var table = []Variable{
 	{Name: "LIMIT_LIMIT_HEADER", Default: "RateLimit-Limit", needs: headers, setting: "envoy.header_names.limit", Doc: "`envoy.header_names.limit`"},
 	{Name: "LIMIT_REMAINING_HEADER", Default: "RateLimit-Remaining", needs: headers, setting: "envoy.header_names.remaining", Doc: "`envoy.header_names.remaining`"},
 	{Name: "LIMIT_RESET_HEADER", Default: "RateLimit-Reset", needs: headers, setting: "envoy.header_names.reset", Doc: "`envoy.header_names.reset`"},
-	{Name: "RESPONSE_DYNAMIC_METADATA", Kind: Bool, Default: "false", setting: "envoy.dynamic_metadata", Doc: "`envoy.dynamic_metadata`; its fields are weir's: rule, outcome, remaining, degraded, metadata"},
+	{Name: "RESPONSE_DYNAMIC_METADATA", Kind: Bool, Default: "false", setting: "envoy.request_metadata", Doc: "`envoy.request_metadata`"},
 
 	{Name: "DISABLE_STATS", Kind: Bool, Default: "false", with: "USE_STATSD", Doc: "nothing is sent, and Prometheus sees weir's own metrics alone"},
 	{Name: "USE_STATSD", Kind: Bool, Default: "true", needs: statistics, to: sendStatistics, Doc: "`statsd.address`, over TCP; if it is not set, only where neither USE_DOG_STATSD nor USE_PROMETHEUS is true"},

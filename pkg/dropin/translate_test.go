@@ -190,7 +190,7 @@ var cases = []translation{
 	{of: "LIMIT_LIMIT_HEADER", env: "LIMIT_LIMIT_HEADER=X-L", want: values("envoy.header_names.limit", unset), notice: "LIMIT_RESPONSE_HEADERS_ENABLED is true"},
 	{of: "LIMIT_REMAINING_HEADER", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_REMAINING_HEADER=X-R", want: values("envoy.header_names.remaining", "X-R")},
 	{of: "LIMIT_RESET_HEADER", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_RESET_HEADER=X-S", want: values("envoy.header_names.reset", "X-S")},
-	{of: "RESPONSE_DYNAMIC_METADATA", env: "RESPONSE_DYNAMIC_METADATA=true", want: values("envoy.dynamic_metadata", "true")},
+	{of: "RESPONSE_DYNAMIC_METADATA", env: "RESPONSE_DYNAMIC_METADATA=true", want: values("envoy.request_metadata", "true")},
 
 	{of: "DISABLE_STATS", env: "DISABLE_STATS=true USE_PROMETHEUS=true", want: values("statsd.address", unset, "metrics.address", unset)},
 	{of: "USE_STATSD", env: "", want: values("statsd.address", "tcp://localhost:8125", "statsd.dialect", unset)},
