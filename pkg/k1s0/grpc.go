@@ -78,8 +78,7 @@ func (g grpcServer) CheckRateLimit(ctx context.Context, request *pb.CheckRateLim
 	check := Check{
 		RuleID: request.GetRuleId(), Subject: request.GetSubject(), Scope: request.GetScope(), Identifier: request.GetIdentifier(),
 		Domain: request.GetDomain(), Cost: 1, RequestID: request.GetRequestId(), Peek: request.GetPeek(),
-		RulesOnly: request.GetRulesOnly(),
-		Window: windowOf(request.GetWindowSecs()),
+		RulesOnly: request.GetRulesOnly(), Window: windowOf(request.GetWindowSecs()),
 	}
 	if request.Cost != nil {
 		check.Cost = request.GetCost()
