@@ -16,6 +16,9 @@ func (k Kind) check(value string) error {
 		}
 	case Integer:
 		if _, err := strconv.ParseInt(value, 0, 64); err != nil {
+			if strings.Contains(value, "://") {
+				return fmt.Errorf("%q is no whole number: Kubernetes has set it for a Service of that name, set it yourself, or enableServiceLinks: false for the Pod", value)
+			}
 			return fmt.Errorf("%q is no whole number: write one such as 100", value)
 		}
 	case Number:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhq/weir/pkg/config"
+	"github.com/weirhq/weir/pkg/respond"
 )
 
 // The longest times that weir's settings take.
@@ -107,9 +108,26 @@ func logFormat(m *mapping, v *Variable) {
 }
 
 func replyHeaders(m *mapping, v *Variable) {
-	if m.bool(v.Name) {
-		m.list(v.Name, "envoy.response_headers", []string{"custom"})
-		m.assign(v.Name, "envoy.retry_after", "false")
+	if !m.bool(v.Name) {
+		return
+	}
+	m.list(v.Name, "envoy.response_headers", []string{"custom"})
+	m.assign(v.Name, "envoy.retry_after", "false")
+	const limit, remaining, reset = "LIMIT_LIMIT_HEADER", "LIMIT_REMAINING_HEADER", "LIMIT_RESET_HEADER"
+	for _, name := range []string{limit, remaining, reset} {
+		if header := m.text(name); header != "" {
+			m.headers(name, respond.Names{Limit: header})
+		}
+	}
+	if len(m.problems) == 0 {
+		m.headers(v.Name, respond.Names{Limit: m.text(limit), Remaining: m.text(remaining), Reset: m.text(reset)})
+	}
+}
+
+// headers reports names of headers that cannot be sent.
+func (m *mapping) headers(variable string, names respond.Names) {
+	if _, err := respond.New(respond.Options{Styles: respond.Custom, Names: names}); err != nil {
+		m.fault(variable, "%s", strings.TrimPrefix(err.Error(), respond.ErrOptions.Error()+": "))
 	}
 }
 

@@ -33,6 +33,7 @@ var cases = []translation{
 	{of: "PORT", env: "PORT=9080", want: values("server.port", "9080")},
 	{of: "PORT", env: "PORT=0x2378", want: values("server.port", "9080")},
 	{of: "PORT", env: "PORT=tcp://10.0.0.1:80", fault: `"tcp://10.0.0.1:80" is no whole number`},
+	{of: "STATSD_PORT", env: "STATSD_PORT=tcp://10.0.0.1:8125", fault: "enableServiceLinks: false"},
 	{of: "PORT", env: "PORT=", fault: "is no whole number"},
 	{of: "PORT", env: "PORT=70000", fault: "server.port: 70000 is out of range"},
 	{of: "DEBUG_HOST", env: "DEBUG_HOST=127.0.0.1", want: values("server.debug_host", "127.0.0.1")},
@@ -187,6 +188,9 @@ var cases = []translation{
 
 	{of: "LIMIT_RESPONSE_HEADERS_ENABLED", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true", want: values("envoy.response_headers", "custom", "envoy.retry_after", "false")},
 	{of: "LIMIT_LIMIT_HEADER", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_LIMIT_HEADER=X-L", want: values("envoy.header_names.limit", "X-L")},
+	{of: "LIMIT_LIMIT_HEADER", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_LIMIT_HEADER=X:L", fault: `"X:L" is no header name`},
+	{of: "LIMIT_RESET_HEADER", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_RESET_HEADER=Retry-After", fault: "has another meaning"},
+	{of: "LIMIT_RESPONSE_HEADERS_ENABLED", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_LIMIT_HEADER=X LIMIT_RESET_HEADER=x", fault: "is named twice"},
 	{of: "LIMIT_LIMIT_HEADER", env: "LIMIT_LIMIT_HEADER=X-L", want: values("envoy.header_names.limit", unset), notice: "LIMIT_RESPONSE_HEADERS_ENABLED is true"},
 	{of: "LIMIT_REMAINING_HEADER", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_REMAINING_HEADER=X-R", want: values("envoy.header_names.remaining", "X-R")},
 	{of: "LIMIT_RESET_HEADER", env: "LIMIT_RESPONSE_HEADERS_ENABLED=true LIMIT_RESET_HEADER=X-S", want: values("envoy.header_names.reset", "X-S")},
