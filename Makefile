@@ -34,7 +34,7 @@ PROTO_BASELINE := proto/baseline.binpb
 help: ## List the targets and what they do
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z][a-z0-9-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo 'Variables: VERSION, PKG (packages to test), TEST_FLAGS, FUZZ_TIME, BENCH (pattern), BENCH_COUNT, BENCH_FLAGS, SOAK_TIME.'
 
@@ -102,6 +102,11 @@ figures: test-setup ## Measure what the README says (run it alone on the machine
 	@$(GO) test -count=1 -v -run BytesPerKey ./pkg/memstore | grep -o '[0-9.]* bytes a key.*'
 	@$(GO) test -run '^$$' -bench 'Sweep' ./pkg/memstore | grep '^Benchmark'
 	@$(GO) test -run '^$$' -bench 'Open|Alone' -benchmem ./pkg/failover | grep '^Benchmark'
+
+.PHONY: e2e-gateway
+e2e-gateway: build test-setup ## Run weir inside a real Envoy Gateway, installed into build/ (a few minutes the first time)
+	@test/setup.sh gateway
+	TEST_WEIR=$(CURDIR)/$(BIN) CGO_ENABLED=1 $(GO) test -race -tags gateway -count=1 -timeout 10m -v ./test/gateway
 
 .PHONY: soak
 soak: build test-setup ## Load weir behind a real Envoy for SOAK_TIME and watch answers, memory and goroutines

@@ -4,6 +4,7 @@
 #   test/setup.sh tests   a C compiler (race detector), redis-server, PostgreSQL, Envoy and grpcio in build/venv, h2load, Node.js
 #                         with @grpc/grpc-js in build/node
 #   test/setup.sh envoy   only that Envoy
+#   test/setup.sh gateway Envoy Gateway in build/peers
 #   test/setup.sh lint    shellcheck and hadolint in build/lint-venv
 #
 # Safe to run again: what is there is left alone. It starts nothing, and nothing outside build/ is changed but the Debian
@@ -96,6 +97,16 @@ grpc_js() {
 		fail 'npm could not install @grpc/grpc-js: it needs a package registry'
 }
 
+# Installs Envoy Gateway, whose many packages take two cores a few minutes, unless it is there.
+envoy_gateway() {
+	local version=v1.9.1 binary=build/peers/envoy-gateway
+	[[ "$(go version -m "$binary" 2>/dev/null)" == *$'\tgithub.com/envoyproxy/gateway\t'"$version"* ]] && return
+	say "installing Envoy Gateway $version into build/peers"
+	mkdir -p build/peers
+	GOBIN="$PWD/build/peers" persist go install "github.com/envoyproxy/gateway/cmd/envoy-gateway@$version" ||
+		fail "go install could not build Envoy Gateway $version: see above"
+}
+
 have_go || fail "go is not on the PATH: install Go $(sed -n 's/^go //p' go.mod) or newer from https://go.dev/dl/"
 
 case "${1:-}" in
@@ -121,11 +132,14 @@ envoy)
 	have_venv || install python3 python3-venv
 	venv build/venv test/requirements.txt
 	;;
+gateway)
+	envoy_gateway
+	;;
 lint)
 	have_venv || install python3 python3-venv
 	venv build/lint-venv tools/requirements.txt
 	;;
 *)
-	fail "usage: test/setup.sh tests|envoy|lint"
+	fail "usage: test/setup.sh tests|envoy|gateway|lint"
 	;;
 esac

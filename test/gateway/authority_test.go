@@ -110,7 +110,7 @@ func client(t *testing.T, dir string, trusted ...*authority) *tls.Config {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle(trusted...))
-	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: serviceName, MinVersion: tls.VersionTLS12}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: certifiedName, MinVersion: tls.VersionTLS12}
 }
 
 // put replaces a file in one step, readable by all as a mounted secret is.

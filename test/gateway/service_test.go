@@ -18,7 +18,8 @@ import (
 const (
 	serviceAddress = "127.0.0.9:8081" // the control plane wants *:8081 for itself
 	serviceName    = "envoy-ratelimit.envoy-gateway-system.svc.cluster.local"
-	serviceCerts   = "envoy-rate-limit" // certgen's name of its folder
+	certifiedName  = "envoy-ratelimit.envoy-gateway-system" // certgen certifies no longer one
+	serviceCerts   = "envoy-rate-limit"                     // certgen's name of its folder
 	serviceUser    = 65534
 	probe          = "http://127.0.0.1:8080/healthcheck"
 	metricsURL     = "http://127.0.0.1:19001/metrics"
@@ -39,17 +40,34 @@ func newService(t *testing.T, redis *servers.RedisServer, root string) *service 
 	t.Helper()
 	s := &service{t: t, root: root, redis: redis, binary: os.Getenv("RATELIMIT_BIN")}
 	if s.binary == "" {
-		s.binary = filepath.Join(t.TempDir(), "ratelimit")
-		if err := os.Symlink(servers.WeirBinary(t), s.binary); err != nil {
-			t.Fatal(err)
-		}
-		for dir := filepath.Dir(s.binary); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-			if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // another user finds the binary there
-				t.Fatal(err)
-			}
-		}
+		s.binary = copied(t, servers.WeirBinary(t), "ratelimit")
 	}
 	return s
+}
+
+// copied puts a program where every user may run it, under another name.
+func copied(t *testing.T, program, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(open(t, t.TempDir()), name)
+	if err := os.WriteFile(path, content, 0o755); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+	return path
+}
+
+// open lets every user into a folder below the system's one for temporary files.
+func open(t *testing.T, dir string) string {
+	t.Helper()
+	for at := dir; at != filepath.Clean(os.TempDir()) && at != "/"; at = filepath.Dir(at) {
+		if err := os.Chmod(at, 0o755); err != nil { //nolint:gosec // see above
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // start returns when the service's probe is answered.

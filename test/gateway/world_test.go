@@ -33,6 +33,7 @@ func newWorld(t *testing.T) *world {
 	w.service = newService(t, w.redis, root(t, hosts, w.plane.certs(serviceCerts)))
 	w.service.start()
 	w.plane.start()
+	servers.Eventually(t, "Envoy limits requests", func() bool { return w.send(t, request{route: "always", user: "ann"}) == http.StatusTooManyRequests })
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("last output of Envoy:\n%s", w.plane.envoyLog())
@@ -88,11 +89,20 @@ func (w *world) exactly(t *testing.T, n int, r request) {
 	}
 }
 
+// passes asserts that a request is not limited.
+func (w *world) passes(t *testing.T, r request) {
+	t.Helper()
+	if status := w.send(t, r); status != http.StatusOK {
+		t.Fatalf("%+v is answered %d, want 200", r, status)
+	}
+}
+
 // apply writes a file of resources and waits until Envoy knows its routes, by a request that is none of those limited, and the rate limit
 // service lists a rule whose key has all the parts.
 func (w *world) apply(t *testing.T, name, resources string, unlimited request, parts ...string) {
 	t.Helper()
 	w.plane.write(name+".yaml", resources)
+	t.Cleanup(func() { w.plane.remove(name + ".yaml") }) // the control plane's work on a change grows with what there is
 	servers.Eventually(t, "Envoy has the routes of "+name, func() bool { return w.send(t, unlimited) == http.StatusOK })
 	servers.Eventually(t, "the rate limit service has the rules of "+name, func() bool { return listed(t, parts...) })
 }
