@@ -55,7 +55,8 @@ func TestRequestMetadata(t *testing.T) {
 func TestQuotaViolations(t *testing.T) {
 	minute := []ratelimit.Limit{{Algorithm: ratelimit.FixedWindow, Count: 1, Window: time.Minute}}
 	table, err := rules.Compile(rules.Options{}, &rules.Source{Name: "test", Domains: []rules.Domain{{Name: "edge", Descriptors: []rules.Definition{
-		{Key: "quota", QuotaMode: true, Limits: minute}, {Key: "wide", QuotaMode: true, RateLimit: &rules.RateLimit{Unit: "hour", RequestsPerUnit: 1000}},
+		{Key: "quota", QuotaMode: true, Limits: minute},
+		{Key: "wide", QuotaMode: true, RateLimit: &rules.RateLimit{Unit: "hour", RequestsPerUnit: 1000}},
 		{Key: "hard", Limits: minute},
 	}}}})
 	if err != nil {

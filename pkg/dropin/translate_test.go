@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -292,10 +294,27 @@ func TestTranslate(t *testing.T) {
 			if c.notice == "" && told != "" || !strings.Contains(told, c.notice) {
 				t.Errorf("%s is told to be %q, want %q", c.of, told, c.notice)
 			}
+			checkWritten(t, &c, translated.Settings)
 			if loaded.Server.GRPCPort != -1 || loaded.Database.Path != "" || !loaded.Server.EnvoyproxyEndpoints || loaded.Rules.SafeDefault {
 				t.Errorf("it is not the mode: %+v, %+v", loaded.Server, loaded.Database)
 			}
 		})
+	}
+}
+
+// checkWritten checks that what 'weir migrate' writes is a configuration that 'weir serve' takes.
+func checkWritten(t *testing.T, c *translation, settings []config.Assignment) {
+	t.Helper()
+	text, _, err := config.Write(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Load(config.Source{File: file, Environ: c.environ()}); err != nil {
+		t.Errorf("it is written as\n%s\nwhich is refused: %v", text, err)
 	}
 }
 
