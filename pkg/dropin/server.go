@@ -21,6 +21,15 @@ func assigned(setting string) func(*mapping, *Variable) {
 	return func(m *mapping, v *Variable) { m.assign(v.Name, setting, m.plain(v.Name)) }
 }
 
+// host gives a setting the address of a listener. WEIR_SERVER_HOST stands for all of those that are not set.
+func host(setting string) func(*mapping, *Variable) {
+	return func(m *mapping, v *Variable) {
+		if m.set(v.Name) || !m.own("WEIR_SERVER_HOST") {
+			m.assign(v.Name, setting, m.text(v.Name))
+		}
+	}
+}
+
 // path gives a setting the path of a file, if there is one.
 func path(setting string) func(*mapping, *Variable) {
 	return func(m *mapping, v *Variable) { m.file(v.Name, setting) }

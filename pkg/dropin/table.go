@@ -37,10 +37,10 @@ const (
 var table = []Variable{
 	{Name: "HOST", Default: "0.0.0.0", setting: "server.host", Doc: "`server.host`, of the HTTP port"},
 	{Name: "PORT", Kind: Integer, Default: "8080", setting: "server.port", Doc: "`server.port`: `/healthcheck`, `/json`, and what weir has there: `/readyz`, `/metrics`, the API"},
-	{Name: "DEBUG_HOST", Default: "0.0.0.0", to: assigned("server.debug_host"), Doc: "`server.debug_host`"},
+	{Name: "DEBUG_HOST", Default: "0.0.0.0", to: host("server.debug_host"), Doc: "`server.debug_host`"},
 	{Name: "DEBUG_PORT", Kind: Integer, Default: "6070", setting: "server.debug_port", Doc: "`server.debug_port`: `/`, `/stats`, `/rlconfig`, `/debug/pprof/`"},
 
-	{Name: "GRPC_HOST", Default: "0.0.0.0", to: assigned("server.grpc_host"), Doc: "`server.grpc_host`"},
+	{Name: "GRPC_HOST", Default: "0.0.0.0", to: host("server.grpc_host"), Doc: "`server.grpc_host`"},
 	{Name: "GRPC_PORT", Kind: Integer, Default: "8081", setting: "server.fast_port", Doc: "`server.fast_port`: RateLimitService and health. weir's other gRPC port is off unless `WEIR_SERVER_GRPC_PORT` is set"},
 	{Name: "GRPC_UDS", to: grpcSocket, Doc: "`server.fast.socket`, instead of `GRPC_PORT`; without TLS"},
 	{Name: "GRPC_MAX_CONNECTION_AGE", Kind: Duration, Default: "24h", to: atMost("server.grpc.max_connection_age", maxAge), Doc: "`server.grpc.max_connection_age`, at most 24h"},

@@ -40,6 +40,7 @@ var cases = []translation{
 	{of: "PORT", env: "PORT=70000", fault: "server.port: 70000 is out of range"},
 	{of: "DEBUG_HOST", env: "DEBUG_HOST=127.0.0.1", want: values("server.debug_host", "127.0.0.1")},
 	{of: "DEBUG_PORT", env: "DEBUG_PORT=9070", want: values("server.debug_port", "9070")},
+	{of: "GRPC_HOST", env: "WEIR_SERVER_HOST=127.0.0.1", want: values("server.grpc_host", unset, "server.debug_host", unset)},
 	{of: "GRPC_HOST", env: "GRPC_HOST=::", want: values("server.grpc_host", "::")},
 	{of: "GRPC_HOST", env: "GRPC_HOST=no_such/host", fault: "is no address"},
 	{of: "GRPC_PORT", env: "GRPC_PORT=9081", want: values("server.fast_port", "9081", "server.grpc_port", "-1")},
