@@ -20,7 +20,6 @@ BENCH           := .
 BENCH_COUNT     := 1
 BENCH_FLAGS     :=
 PEERS           := build/peers
-RATELIMIT       := github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36
 SOAK_TIME       := 10m
 
 GOLANGCI_LINT := $(GO) tool -modfile=tools/golangci-lint/go.mod golangci-lint
@@ -86,9 +85,7 @@ bench: build test-setup ## Measure weir beside its peers and write the tables of
 
 .PHONY: bench-peers
 bench-peers: ## Install the servers that bench compares weir with into build/; nothing of them is shipped
-	mkdir -p $(PEERS)
-	GOBIN=$(CURDIR)/$(PEERS) $(GO) install $(RATELIMIT)
-	mv $(PEERS)/service_cmd $(PEERS)/ratelimit
+	@test/setup.sh peers
 
 .PHONY: bench-go
 bench-go: test-setup ## Run the Go benchmarks whose names match BENCH, BENCH_COUNT times

@@ -2,8 +2,9 @@
 # Finds or installs what the tests or the linters need besides Go, git and make:
 #
 #   test/setup.sh tests   a C compiler (race detector), redis-server, PostgreSQL, Envoy and grpcio in build/venv, h2load, Node.js
-#                         with @grpc/grpc-js in build/node
+#                         with @grpc/grpc-js in build/node, envoyproxy/ratelimit in build/peers
 #   test/setup.sh envoy   only that Envoy
+#   test/setup.sh peers   envoyproxy/ratelimit, which weir is compared with, in build/peers; tests brings it too
 #   test/setup.sh gateway Envoy Gateway in build/peers
 #   test/setup.sh lint    shellcheck and hadolint in build/lint-venv
 #
@@ -97,14 +98,28 @@ grpc_js() {
 		fail 'npm could not install @grpc/grpc-js: it needs a package registry'
 }
 
-# Installs Envoy Gateway, whose many packages take two cores a few minutes, unless it is there.
+# Installs envoyproxy/ratelimit, which the tests and the benchmarks compare weir with, unless it is there.
+envoyproxy_ratelimit() {
+	local version=v1.4.1-0.20260122083618-3fb702589d36 binary=build/peers/ratelimit
+	[[ "$(go version -m "$binary" 2>/dev/null)" == *$'\tgithub.com/envoyproxy/ratelimit\t'"$version"* ]] && return
+	say "installing envoyproxy/ratelimit $version into build/peers"
+	mkdir -p build/peers
+	GOBIN="$PWD/build/peers" persist go install "github.com/envoyproxy/ratelimit/src/service_cmd@$version" ||
+		fail "go install could not build envoyproxy/ratelimit $version: see above"
+	mv build/peers/service_cmd "$binary"
+}
+
+# Installs Envoy Gateway, whose many packages take two cores a few minutes, unless it is there, and what it gives the rate limit
+# service as /etc/statsd-exporter/conf.yaml.
 envoy_gateway() {
-	local version=v1.9.1 binary=build/peers/envoy-gateway
-	[[ "$(go version -m "$binary" 2>/dev/null)" == *$'\tgithub.com/envoyproxy/gateway\t'"$version"* ]] && return
+	local module=github.com/envoyproxy/gateway version=v1.9.1 binary=build/peers/envoy-gateway dir
+	[[ -s $binary.statsd.yaml && "$(go version -m "$binary" 2>/dev/null)" == *$'\t'"$module"$'\t'"$version"$'\t'* ]] && return
 	say "installing Envoy Gateway $version into build/peers"
 	mkdir -p build/peers
-	GOBIN="$PWD/build/peers" persist go install "github.com/envoyproxy/gateway/cmd/envoy-gateway@$version" ||
+	GOBIN="$PWD/build/peers" persist go install "$module/cmd/envoy-gateway@$version" ||
 		fail "go install could not build Envoy Gateway $version: see above"
+	dir=$(go mod download -json "$module@$version" | sed -nE 's/.*"Dir": "(.*)",?$/\1/p')
+	command install -m 644 "$dir/internal/infrastructure/kubernetes/ratelimit/statsd_conf.yaml" "$binary.statsd.yaml"
 }
 
 have_go || fail "go is not on the PATH: install Go $(sed -n 's/^go //p' go.mod) or newer from https://go.dev/dl/"
@@ -121,6 +136,7 @@ tests)
 	((${#missing[@]} == 0)) || install "${missing[@]}"
 	venv build/venv test/requirements.txt
 	grpc_js
+	envoyproxy_ratelimit
 
 	say "$(go version | cut -d' ' -f3), $(gcc --version | head -n 1)"
 	say "redis-server $(redis-server --version | sed -E 's/.* v=([^ ]+).*/\1/') at $(command -v redis-server)"
@@ -132,6 +148,9 @@ envoy)
 	have_venv || install python3 python3-venv
 	venv build/venv test/requirements.txt
 	;;
+peers)
+	envoyproxy_ratelimit
+	;;
 gateway)
 	envoy_gateway
 	;;
@@ -140,6 +159,6 @@ lint)
 	venv build/lint-venv tools/requirements.txt
 	;;
 *)
-	fail "usage: test/setup.sh tests|envoy|gateway|lint"
+	fail "usage: test/setup.sh tests|envoy|peers|gateway|lint"
 	;;
 esac

@@ -72,7 +72,7 @@ func (s *series) decided(status *engine.Status, ratio float32) {
 		if status.Cached {
 			s.counts[overLimitWithLocalCache].Add(cost)
 		}
-		if status.Outcome == ratelimit.OutcomeShadowDenied && status.Rule != nil && status.Rule.Shadow {
+		if status.Outcome == ratelimit.OutcomeShadowDenied && status.Rule != nil && status.Rule.Shadow && !status.Override {
 			s.counts[shadowMode].Add(over)
 		}
 	case ratelimit.OutcomeLocal:
