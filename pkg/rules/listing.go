@@ -12,7 +12,7 @@ import (
 //
 //	DOMAIN.KEY_VALUE.KEY: unit=MINUTE requests_per_unit=10, shadow_mode: false, quota_mode: false
 //
-// A rule without limits has the unit UNKNOWN. What envoyproxy/ratelimit does not have stands at the line's end.
+// A rule without limits has the unit UNKNOWN, and what it does instead at the line's end.
 func (t *Table) Listing() []string {
 	lines := make([]string, 0, len(t.rules))
 	for _, rule := range t.rules {
@@ -79,7 +79,7 @@ func algorithmOf(limit *ratelimit.Limit) string {
 func doing(rule *ratelimit.Rule) string {
 	switch {
 	case rule.Unlimited:
-		return ""
+		return ", unlimited: true"
 	case rule.Action == ratelimit.ActionDeny:
 		return ", action: deny"
 	default:

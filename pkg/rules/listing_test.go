@@ -38,7 +38,7 @@ default: {limits: [{algorithm: fixed_window, limit: 3, window: 1h}]}
 	want := `another.default: unit=HOUR requests_per_unit=3, shadow_mode: false, quota_mode: false
 edge/one.banned: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false, action: deny
 edge/one.bucket: unit=90 requests_per_unit=5, shadow_mode: false, quota_mode: false, algorithm: token_bucket
-edge/one.free: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false
+edge/one.free: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false, unlimited: true
 edge/one.generic_key_slow.remote_address: unit=SECOND requests_per_unit=1, shadow_mode: false, quota_mode: true
 edge/one.generic_key_slow: unit=MINUTE requests_per_unit=10, shadow_mode: true, quota_mode: false
 edge/one.path_/api/*: unit=DAY requests_per_unit=7, shadow_mode: false, quota_mode: false`
