@@ -76,8 +76,9 @@ func settle() error {
 	return nil
 }
 
-// root is a root folder that shows all of the system, with other names of hosts and another /certs.
-func root(t *testing.T, hosts, certs string) string {
+// root is a root folder that shows all of the system but /etc, of which there are only these files and what programs need to run at all, and
+// /certs, which is another folder.
+func root(t *testing.T, etc map[string][]byte, certs string) string {
 	t.Helper()
 	// Not below another mount that it would show within itself.
 	path, err := os.MkdirTemp("", "weir-root")
@@ -107,7 +108,7 @@ func root(t *testing.T, hosts, certs string) string {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if entry.Name() != "certs" {
+		if entry.Name() != "certs" && entry.Name() != "etc" {
 			show(t, mount, filepath.Join("/", entry.Name()), filepath.Join(path, entry.Name()), entry.Type())
 		}
 	}
@@ -115,8 +116,32 @@ func root(t *testing.T, hosts, certs string) string {
 		t.Fatal(err)
 	}
 	mount(certs, filepath.Join(path, "certs"), "", unix.MS_BIND)
-	mount(hosts, filepath.Join(path, "etc", "hosts"), "", unix.MS_BIND)
+	for _, name := range []string{"ld.so.cache", "passwd", "group", "nsswitch.conf"} {
+		content, err := os.ReadFile(filepath.Join("/etc", name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		file(t, filepath.Join(path, "etc", name), content)
+	}
+	for name, content := range etc {
+		file(t, filepath.Join(path, "etc", name), content)
+	}
 	return path
+}
+
+// file writes a file that all may read, and the folders that it is in.
+func file(t *testing.T, path string, content []byte) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755) //nolint:gosec // see above
+	if err == nil {
+		err = os.WriteFile(path, content, 0o644) //nolint:gosec // see above
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // show makes an entry of the system's root folder visible in another.

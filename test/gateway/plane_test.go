@@ -36,7 +36,7 @@ func (p *plane) certs(component string) string {
 }
 
 // newPlane has the control plane make its certificates and lays out its folders. start starts it.
-func newPlane(t *testing.T, redis *servers.RedisServer, upstream *servers.UpstreamServer, hosts string) *plane {
+func newPlane(t *testing.T, redis *servers.RedisServer, upstream *servers.UpstreamServer, etc map[string][]byte) *plane {
 	t.Helper()
 	p := &plane{t: t, dir: open(t, t.TempDir()), binary: filepath.Join(servers.Root(t), "build", "peers", "envoy-gateway"), old: newAuthority(t, "old"), next: newAuthority(t, "next")}
 	if _, err := os.Stat(p.binary); err != nil {
@@ -61,7 +61,7 @@ func newPlane(t *testing.T, redis *servers.RedisServer, upstream *servers.Upstre
 	// With a limit that stays Envoy keeps its filter: else requests pass in the moment between a route with a limit and the filter for it.
 	p.write("gateway.yaml", gatewayResources(upstream)+route("always")+policy("always", annHas(1), "always"))
 	p.giveEnvoyCertificate()
-	p.root = root(t, hosts, p.certs("envoy"))
+	p.root = root(t, etc, p.certs("envoy"))
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,11 +27,17 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	hosts := filepath.Join(t.TempDir(), "hosts")
-	put(t, hosts, []byte("127.0.0.1 localhost envoy-gateway\n"+hostOf(serviceAddress)+" "+serviceName+"\n"))
+	mapper, err := os.ReadFile(filepath.Join(servers.Root(t), "build", "peers", "envoy-gateway.statsd.yaml"))
+	if err != nil {
+		t.Fatalf("%v: %s", err, gatewayHint)
+	}
+	etc := map[string][]byte{
+		"hosts":                     []byte("127.0.0.1 localhost envoy-gateway\n" + hostOf(serviceAddress) + " " + serviceName + "\n"),
+		"statsd-exporter/conf.yaml": mapper, // of a ConfigMap that Envoy Gateway makes
+	}
 	w := &world{redis: servers.Redis(t), upstream: servers.Upstream(t)}
-	w.plane = newPlane(t, w.redis, w.upstream, hosts)
-	w.service = newService(t, w.redis, root(t, hosts, w.plane.certs(serviceCerts)))
+	w.plane = newPlane(t, w.redis, w.upstream, etc)
+	w.service = newService(t, w.redis, root(t, etc, w.plane.certs(serviceCerts)))
 	w.service.start()
 	w.plane.start()
 	servers.Eventually(t, "Envoy limits requests", func() bool { return w.send(t, request{route: "always", user: "ann"}) == http.StatusTooManyRequests })
