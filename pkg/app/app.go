@@ -123,7 +123,7 @@ func Run(ctx context.Context, options Options) error {
 	if ruleStore != nil {
 		fronts.ready.add("database", false, rules.StoreReady)
 	}
-	fronts.needs(limiter, rules, stores.ping)
+	fronts.needs(limiter, rules, stores.store.Servers)
 	if err := a.serveDebug(ctx, limiter); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhq/weir/envoy"
 	"github.com/weirhq/weir/pkg/config"
+	"github.com/weirhq/weir/pkg/counters"
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/k1s0"
 	"github.com/weirhq/weir/pkg/ruleset"
@@ -28,7 +29,7 @@ var (
 )
 
 // needs adds what server.ready_needs names to what must be right before the replica is ready.
-func (f *fronts) needs(limiter *engine.Limiter, rules *ruleset.Set, ping func(context.Context) error) {
+func (f *fronts) needs(limiter *engine.Limiter, rules *ruleset.Set, servers []*counters.Server) {
 	needed := f.app.config.Server.ReadyNeeds
 	if slices.Contains(needed, config.NeedFirstRules) {
 		f.ready.add("first_rules", true, func(context.Context) error {
@@ -48,8 +49,8 @@ func (f *fronts) needs(limiter *engine.Limiter, rules *ruleset.Set, ping func(co
 			return nil
 		})
 	}
-	if ping != nil {
-		f.ready.add("redis", slices.Contains(needed, config.NeedRedis), ping)
+	for _, server := range servers {
+		f.ready.add(server.Name, slices.Contains(needed, config.NeedRedis), server.Ping)
 	}
 }
 

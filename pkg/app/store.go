@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -18,8 +17,6 @@ type stores struct {
 	store *counters.Store
 	// name is what people are told: "memory", or where Redis is.
 	name string
-	// ping asks the shared store; nil for counters in memory, which cannot be away.
-	ping func(context.Context) error
 }
 
 // openStores makes the store that the settings ask for. It does not wait for Redis.
@@ -43,12 +40,12 @@ func (a *app) openStores() (stores, error) {
 		},
 		OnBreaker: a.breakers(),
 	}
-	if settings.Redis.Enabled() {
-		redis, err := a.redisOptions()
-		if err != nil {
-			return stores{}, err
-		}
-		options.Redis = &redis
+	var err error
+	if options.Redis, err = a.redisOptions(counters.NameRedis, &settings.Redis); err != nil {
+		return stores{}, err
+	}
+	if options.PerSecond, err = a.redisOptions(counters.NamePerSecond, &settings.PerSecond); err != nil {
+		return stores{}, err
 	}
 	store, err := counters.Open(options)
 	if err != nil {
@@ -59,7 +56,11 @@ func (a *app) openStores() (stores, error) {
 	if store.Memory != nil {
 		return stores{store: store, name: "memory"}, nil
 	}
-	return stores{store: store, name: a.redisName(), ping: store.Ping}, nil
+	name := redisName(&settings.Redis)
+	if settings.PerSecond.Enabled() {
+		name += ", windows of one second: " + redisName(&settings.PerSecond)
+	}
+	return stores{store: store, name: name}, nil
 }
 
 // breakers shows the state of the circuit breakers: the worst, if there are several.
@@ -117,13 +118,16 @@ func (a *app) showMemory(use string, store *memstore.Store, maxKeys int) {
 	})
 }
 
-func (a *app) redisOptions() (redisstore.Options, error) {
-	settings := &a.config.Redis
+// redisOptions are those of the server that a section of the settings names; nil if it names none.
+func (a *app) redisOptions(section string, settings *config.Redis) (*redisstore.Options, error) {
+	if !settings.Enabled() {
+		return nil, nil //nolint:nilnil // none is no error
+	}
 	sentinelPassword, err := settings.SentinelPassword.Value()
 	if err != nil {
-		return redisstore.Options{}, fmt.Errorf("redis.sentinel_password_file: %w", err)
+		return nil, fmt.Errorf("%s.sentinel_password_file: %w", section, err)
 	}
-	options := redisstore.Options{
+	options := &redisstore.Options{
 		URL:              string(settings.URL),
 		DB:               settings.DB,
 		Username:         settings.Username,
@@ -146,20 +150,19 @@ func (a *app) redisOptions() (redisstore.Options, error) {
 		options.Credentials = func() (string, string) {
 			password, err := settings.Password.Value()
 			if err != nil {
-				a.logger.Error("the password of Redis cannot be read", "error", err)
+				a.logger.Error("the password of Redis cannot be read", "server", section, "error", err)
 			}
 			return settings.Username, password
 		}
 	}
-	if options.TLS, err = a.redisTLS(&settings.TLS); err != nil {
-		return redisstore.Options{}, err
+	if options.TLSConfig, err = a.redisTLS(section, &settings.TLS); err != nil {
+		return nil, err
 	}
 	return options, nil
 }
 
-// redisName says where the counters are, without secrets.
-func (a *app) redisName() string {
-	settings := &a.config.Redis
+// redisName says where counters are, without secrets.
+func redisName(settings *config.Redis) string {
 	if settings.URL != "" {
 		return "Redis at " + settings.URL.String()
 	}

@@ -50,18 +50,18 @@ func (a *app) serverTLS(use string, clientCerts bool, protocols ...string) (*tls
 	return settings, nil
 }
 
-// redisTLS returns what protects the connections to Redis, nil if only a rediss:// URL asks for it.
-func (a *app) redisTLS(settings *config.RedisTLS) (*tls.Config, error) {
+// redisTLS returns what protects each new connection to a Redis, nil if nothing does. It follows the files.
+func (a *app) redisTLS(section string, settings *config.RedisTLS) (func() *tls.Config, error) {
 	if !settings.Enabled {
 		return nil, nil
 	}
 	client, err := tlsfile.NewClient(tlsfile.ClientOptions{
 		CAFile: settings.CAFile, CertFile: settings.CertFile, KeyFile: settings.KeyFile, ServerName: settings.ServerName, SkipNameCheck: settings.SkipNameCheck,
-		Logger: a.logger.With("component", "tls", "use", "redis"),
-		OnLoad: func(leaf *x509.Certificate) { a.metrics.CertificateLoaded("redis", leaf.NotAfter) },
+		Logger: a.logger.With("component", "tls", "use", section),
+		OnLoad: func(leaf *x509.Certificate) { a.metrics.CertificateLoaded(section, leaf.NotAfter) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("redis.tls: %w", err)
+		return nil, fmt.Errorf("%s.tls: %w", section, err)
 	}
-	return client.Config(), nil
+	return client.Config, nil
 }

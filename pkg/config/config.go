@@ -16,6 +16,7 @@ type Config struct {
 	Memory    Memory    `yaml:"memory"`
 	Runtime   Runtime   `yaml:"runtime"`
 	Redis     Redis     `yaml:"redis"`
+	PerSecond Redis     `yaml:"redis_per_second"`
 	Database  Database  `yaml:"database"`
 	Auth      Auth      `yaml:"auth"`
 	Failure   Failure   `yaml:"failure"`
@@ -150,49 +151,6 @@ type Memory struct {
 type Runtime struct {
 	GOGC int `yaml:"gogc" min:"10" max:"10000" doc:"Percent by which the heap may grow before it is collected: more memory for less processor time, but never above GOMEMLIMIT (by default nine tenths of the container's or the machine's memory); the variable GOGC beats it"`
 }
-
-// The values of Redis.Mode.
-const (
-	RedisSingle   = "single"
-	RedisSentinel = "sentinel"
-	RedisCluster  = "cluster"
-)
-
-// Redis is the store that replicas share. It is on if URL or Addrs is set.
-type Redis struct {
-	URL                  URL      `yaml:"url" doc:"Server: redis://user:password@host:6379/0, rediss:// with TLS, unix:///path?db=0; with neither url nor addrs counters are in memory"`
-	PoolSize             int      `yaml:"pool_size" min:"1" max:"10000" doc:"Connections, per server"`
-	TimeoutMS            int64    `yaml:"timeout_ms" min:"1" max:"60000" doc:"Deadline of every call, in milliseconds"`
-	DenyCache            int      `yaml:"deny_cache" min:"0" max:"100000000" doc:"Counters over their limit that are remembered, so that Redis is not asked until they can be ready again; 0: none"`
-	Password             Secret   `yaml:"password" doc:"Password; beats the one in the URL"`
-	PasswordFile         string   `yaml:"password_file" doc:"File that holds the password, read again for each connection"`
-	Mode                 string   `yaml:"mode" oneof:"single|sentinel|cluster" doc:"What the addresses are"`
-	Addrs                []string `yaml:"addrs" doc:"host:port of the server, the Sentinels, or some nodes of the cluster"`
-	MasterName           string   `yaml:"master_name" doc:"Name under which the Sentinels know the server"`
-	Username             string   `yaml:"username" doc:"User; beats the one in the URL"`
-	DB                   int      `yaml:"db" min:"0" max:"1048576" doc:"Number of the database; with a URL write it there"`
-	SentinelUsername     string   `yaml:"sentinel_username" doc:"User at the Sentinels"`
-	SentinelPassword     Secret   `yaml:"sentinel_password" doc:"Password at the Sentinels"`
-	SentinelPasswordFile string   `yaml:"sentinel_password_file" doc:"File that holds it, read at the start"`
-	TLS                  RedisTLS `yaml:"tls"`
-}
-
-// RedisTLS protects the connections to Redis.
-type RedisTLS struct {
-	Enabled    bool   `yaml:"enabled" doc:"Use TLS; a rediss:// URL turns it on too"`
-	CAFile     string `yaml:"ca_file" doc:"PEM file of the CAs that the server's certificate must come from; empty: the system's"`
-	CertFile   string `yaml:"cert_file" doc:"PEM file of a client certificate"`
-	KeyFile    string `yaml:"key_file" doc:"PEM file of its key"`
-	ServerName string `yaml:"server_name" doc:"Name that the server's certificate must have; empty: the host of the address"`
-	// SkipNameCheck still wants a certificate of the CAs.
-	SkipNameCheck bool `yaml:"skip_name_check" doc:"Accept any name in the server's certificate, which must still come from the CAs"`
-}
-
-// Enabled reports whether counters are in Redis.
-func (r *Redis) Enabled() bool { return r.URL != "" || len(r.Addrs) > 0 }
-
-// Timeout is the deadline of every call of the store.
-func (r *Redis) Timeout() time.Duration { return time.Duration(r.TimeoutMS) * time.Millisecond }
 
 // Database holds the rules that are made through the API: Postgres if Host is set, else SQLite.
 type Database struct {

@@ -45,6 +45,7 @@ func Defaults() *Config {
 		Memory:    Memory{MaxKeys: 1_000_000},
 		Runtime:   Runtime{GOGC: 400},
 		Redis:     Redis{PoolSize: 20, TimeoutMS: 100, DenyCache: 100_000, Mode: RedisSingle},
+		PerSecond: Redis{PoolSize: 20, TimeoutMS: 100, Mode: RedisSingle},
 		Database:  Database{Path: "data/weir.db", Port: 5432, SSLMode: "prefer", MaxOpenConns: 25, MaxIdleConns: 5, ConnMaxLifetime: 5 * time.Minute},
 		Auth:      Auth{OIDC: OIDC{RolesClaim: "realm_access.roles", Refresh: 10 * time.Minute, Interval: 10 * time.Second}},
 		Failure: Failure{

@@ -115,6 +115,8 @@ func (c *Config) secrets() []secretPair {
 	return []secretPair{
 		{"redis.password", &c.Redis.Password, c.Redis.PasswordFile},
 		{"redis.sentinel_password", &c.Redis.SentinelPassword, c.Redis.SentinelPasswordFile},
+		{"redis_per_second.password", &c.PerSecond.Password, c.PerSecond.PasswordFile},
+		{"redis_per_second.sentinel_password", &c.PerSecond.SentinelPassword, c.PerSecond.SentinelPasswordFile},
 		{"database.password", &c.Database.Password, c.Database.PasswordFile},
 		{"log.hash_key", &c.Log.HashKey, c.Log.HashKeyFile},
 	}
@@ -122,8 +124,10 @@ func (c *Config) secrets() []secretPair {
 
 // complete sets what follows from other settings.
 func (c *Config) complete() {
-	if strings.HasPrefix(string(c.Redis.URL), "rediss:") {
-		c.Redis.TLS.Enabled = true
+	for _, redis := range []*Redis{&c.Redis, &c.PerSecond} {
+		if strings.HasPrefix(string(redis.URL), "rediss:") {
+			redis.TLS.Enabled = true
+		}
 	}
 	for _, pair := range c.secrets() {
 		// One that is written out too is left for validate to refuse.

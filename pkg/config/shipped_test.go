@@ -24,8 +24,8 @@ func TestShippedFileNamesEverySetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := decoder{file: shipped, places: map[string]place{}}
-	// A setting without a value leaves no trace: give redis.url one.
-	d.decode([]byte(strings.Replace(string(text), "\n  url:", "\n  url: redis://localhost", 1)), Defaults())
+	// A setting without a value leaves no trace: give the URLs one.
+	d.decode([]byte(strings.ReplaceAll(string(text), "\n  url:", "\n  url: redis://localhost")), Defaults())
 	if len(d.problems) > 0 {
 		t.Fatal(d.problems)
 	}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
-	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -42,6 +40,7 @@ func (c *Config) validate() Problems {
 	c.checkTLS(k)
 	c.checkRules(k)
 	c.checkRedis(k)
+	c.checkPerSecond(k)
 	c.checkDatabase(k)
 	c.checkAuth(k)
 	c.checkSecrets(k)
@@ -235,65 +234,6 @@ func (c *Config) checkRules(k *checker) {
 				k.fault(each.path, "has no effect: write ratelimit.key_format: envoyproxy, or remove this")
 			}
 		}
-	}
-}
-
-func (c *Config) checkRedis(k *checker) {
-	r := &c.Redis
-	if !r.Enabled() {
-		k.unused(c, "redis", "counters are in memory, because redis.url and redis.addrs are empty: set one of them, or remove this")
-		return
-	}
-	if r.URL != "" && len(r.Addrs) > 0 {
-		k.fault("redis.addrs", "is set beside redis.url: use one of them")
-	}
-	if r.URL != "" {
-		c.checkRedisURL(k)
-	}
-	for _, address := range r.Addrs {
-		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || !isPort(port) {
-			k.fault("redis.addrs", "%q is no address: write host:port", address)
-		}
-	}
-	switch r.Mode {
-	case RedisSingle:
-		if len(r.Addrs) > 1 {
-			k.fault("redis.addrs", "are %d while redis.mode is single: write cluster or sentinel there, or one address here", len(r.Addrs))
-		}
-	case RedisSentinel, RedisCluster:
-		if r.URL != "" {
-			k.fault("redis.url", "names one server while redis.mode is %s: use redis.addrs", r.Mode)
-		}
-	}
-	if r.Mode == RedisCluster && r.DB != 0 {
-		k.fault("redis.db", "is %d with redis.mode cluster: a cluster has database 0 alone", r.DB)
-	}
-	if r.URL != "" && r.DB != 0 {
-		k.fault("redis.db", "is set beside redis.url: write the database at the URL's end, as in redis://host:6379/1")
-	}
-	if (r.Mode == RedisSentinel) != (r.MasterName != "") {
-		k.fault("redis.master_name", "belongs to redis.mode sentinel: set both or none")
-	}
-	if r.Mode != RedisSentinel && (r.SentinelUsername != "" || !r.SentinelPassword.IsZero()) {
-		k.fault("redis.mode", "is %s while redis.sentinel_username or redis.sentinel_password is set: write sentinel, or remove them", r.Mode)
-	}
-	k.pair("redis.tls.cert_file", r.TLS.CertFile, "redis.tls.key_file", r.TLS.KeyFile)
-	if !r.TLS.Enabled {
-		k.unused(c, "redis.tls", "redis.tls.enabled is false: write true, or remove this")
-	}
-}
-
-// checkRedisURL does not repeat the URL as it was written: a password may stand in it, even in one that cannot be read.
-func (c *Config) checkRedisURL(k *checker) {
-	parsed, err := url.Parse(string(c.Redis.URL))
-	const form = "write redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/socket"
-	switch {
-	case err != nil:
-		k.fault("redis.url", "cannot be read as a URL: %s; percent-encode special characters of a password, or use redis.password_file", form)
-	case parsed.Scheme == "unix" && (parsed.Path == "" || parsed.Host != ""),
-		(parsed.Scheme == "redis" || parsed.Scheme == "rediss") && parsed.Hostname() == "",
-		!slices.Contains([]string{"redis", "rediss", "unix"}, parsed.Scheme):
-		k.fault("redis.url", "%q is no address of a Redis server: %s", c.Redis.URL.String(), form)
 	}
 }
 

@@ -1,7 +1,6 @@
 package counters
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -78,13 +77,4 @@ func (s *Store) Close() {
 	for _, end := range slices.Backward(s.closers) {
 		end()
 	}
-}
-
-// Ping asks every server whether it answers. Counters in memory always do.
-func (s *Store) Ping(ctx context.Context) error {
-	var errs []error
-	for _, server := range s.Servers {
-		errs = append(errs, server.Ping(ctx))
-	}
-	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,6 +74,14 @@ func (o *Options) credentials() func() (username, password string) {
 		}
 		return username, password
 	}
+}
+
+// tls is what a new connection asks for its configuration; nil: it is plain text.
+func (o *Options) tls() func() *tls.Config {
+	if o.TLSConfig == nil && o.TLS != nil {
+		return o.TLS.Clone
+	}
+	return o.TLSConfig
 }
 
 var quiet sync.Once

@@ -21,7 +21,7 @@ var errStale = errors.New("the connection may be dead")
 // cable that was pulled, fails the requests that wait for it, and not one more request for each idle connection afterwards.
 type dialer struct {
 	net   net.Dialer
-	tls   *tls.Config // nil: plain text
+	tls   func() *tls.Config // the connection's own; nil: plain text
 	epoch time.Time
 
 	distrusted atomic.Int64 // connections opened before this moment are not used again
@@ -35,7 +35,7 @@ type peer struct {
 	silent atomic.Int64 // when the latest request was sent that was not answered
 }
 
-func newDialer(config *tls.Config) *dialer {
+func newDialer(config func() *tls.Config) *dialer {
 	return &dialer{
 		// Finds out in three quarters of a minute that the other end of an idle connection is gone.
 		net:   net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}},
@@ -72,7 +72,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 	}
 	if d.tls != nil {
-		config := d.tls.Clone()
+		config := d.tls()
 		if config.ServerName == "" {
 			config.ServerName, _, _ = net.SplitHostPort(addr)
 		}

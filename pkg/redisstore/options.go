@@ -52,6 +52,9 @@ type Options struct {
 	// TLS, if not nil, is used for all connections, those to sentinels too. Without a ServerName the host of each address is
 	// expected. A rediss:// URL needs no TLS here.
 	TLS *tls.Config
+	// TLSConfig, if not nil, is asked at each new connection instead, so that changed files are picked up. The configuration is
+	// the connection's own. It must be safe for concurrent use, and fast.
+	TLSConfig func() *tls.Config
 
 	// PoolSize is how many connections to each server are open at most, 1 to 10,000. 0 means DefaultPoolSize.
 	PoolSize int
@@ -153,7 +156,7 @@ func (o *Options) parseURL() error {
 			port = "6379"
 		}
 		o.Addr = net.JoinHostPort(u.Hostname(), port)
-		if u.Scheme == "rediss" && o.TLS == nil {
+		if u.Scheme == "rediss" && o.TLS == nil && o.TLSConfig == nil {
 			o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
 	case "unix":

@@ -42,7 +42,7 @@ func New(options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{options: options, script: script, dialer: newDialer(options.TLS), flightsAtMost: min(maxFlights, options.PoolSize)}
+	s := &Store{options: options, script: script, dialer: newDialer(options.tls()), flightsAtMost: min(maxFlights, options.PoolSize)}
 	s.lane.store = s
 	s.client = connect(&s.options, &s.script, s.dialer)
 	s.cluster, _ = s.client.(*redis.ClusterClient)

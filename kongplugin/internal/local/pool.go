@@ -4,6 +4,7 @@ package local
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -164,8 +165,12 @@ func redisOptions(r *settings.Redis, logger *slog.Logger) (*embed.Redis, error) 
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	options.TLS = client.Config()
-	options.TLS.InsecureSkipVerify = !r.SSLVerify
+	unchecked := !r.SSLVerify
+	options.TLSConfig = func() *tls.Config {
+		config := client.Config()
+		config.InsecureSkipVerify = unchecked
+		return config
+	}
 	return options, nil
 }
 
