@@ -45,7 +45,7 @@ type fieldChange struct {
 func newPlan(wanted []fileRule, have []client.Rule, prune bool) (*plan, error) {
 	byKey, byID := map[string]*client.Rule{}, map[string]*client.Rule{}
 	for i := range have {
-		if r := &have[i]; r.Source != "file" {
+		if r := &have[i]; !readOnly(r.Source) {
 			byKey[r.Key()], byID[r.ID] = r, r
 		}
 	}
@@ -86,7 +86,7 @@ func newPlan(wanted []fileRule, have []client.Rule, prune bool) (*plan, error) {
 	for i := range have {
 		r := &have[i]
 		switch {
-		case r.Source == "file" || named[r.ID]:
+		case readOnly(r.Source) || named[r.ID]:
 		case prune:
 			deletions = append(deletions, change{
 				Action: "delete", Rule: r.Key(), ID: r.ID, version: r.Version, text: specText(r.Limit, r.WindowSeconds, r.Algorithm, r.Burst),

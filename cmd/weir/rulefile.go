@@ -75,7 +75,7 @@ func readRules(path string, in io.Reader) (rules []fileRule, skipped int, err er
 	lines := map[string]int{}
 	for _, node := range entries {
 		rule, err := parseRule(node)
-		if err == nil && rule.Source == "file" {
+		if err == nil && readOnly(rule.Source) {
 			skipped++
 			continue
 		}
@@ -155,7 +155,7 @@ func parseRule(node *yaml.Node) (fileRule, error) {
 	if err := decodeStrict(node, &rule); err != nil {
 		return rule, err
 	}
-	if rule.Source == "file" {
+	if readOnly(rule.Source) {
 		return rule, nil
 	}
 	if rule.Algorithm == "" {

@@ -43,7 +43,8 @@ func newRulesList() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "List the rules of a running server",
-		Long: `list prints all rules: those of rule files first, then those made through the API in the order of their creation.
+		Long: `list prints all rules: those of rule files and of a control plane first, then those made through the API in the order of
+their creation.
 What it prints with -o yaml is what 'weir rules apply' reads.
 
 Exit status: 0 listed, 2 no answer.`,
@@ -55,8 +56,8 @@ Exit status: 0 listed, 2 no answer.`,
 			if err := checkFormat(format); err != nil {
 				return err
 			}
-			if source != "" && source != "api" && source != "file" {
-				return fmt.Errorf("--source %q: write api or file", source)
+			if source != "" && source != "api" && !readOnly(source) {
+				return fmt.Errorf("--source %q: write api, file or xds", source)
 			}
 			return server.with(command.Context(), func(ctx context.Context, c *client.Client) error {
 				rules := []client.Rule{}
@@ -77,10 +78,12 @@ Exit status: 0 listed, 2 no answer.`,
 	flags := command.Flags()
 	flags.StringVar(&filter.Scope, "scope", "", "only rules of this `SCOPE`: service, user or endpoint")
 	flags.BoolVar(&filter.EnabledOnly, "enabled", false, "only rules that are enabled")
-	flags.StringVar(&source, "source", "", "only rules made through the `api`, or of a rule `file`")
-	flags.Lookup("source").Usage = "only rules of this `SOURCE`: api or file"
+	flags.StringVar(&source, "source", "", "only rules of this `SOURCE`: api, file or xds")
 	return command
 }
+
+// readOnly tells whether rules of a source cannot be changed through the API: those of files and of a control plane.
+func readOnly(source string) bool { return source == "file" || source == "xds" }
 
 func tableOf(w io.Writer, rules []client.Rule) {
 	fmt.Fprintln(w, "RULE\tLIMIT\tALGORITHM\tENABLED\tSOURCE\tNAME\tID")

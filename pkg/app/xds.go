@@ -12,14 +12,11 @@ import (
 	"github.com/weirhq/weir/pkg/xds"
 )
 
-// controlPlaneSource is what metrics, logs and answers call the control plane.
-const controlPlaneSource = "xds"
-
 // controlPlane is a control plane as a source of rules.
 type controlPlane struct{ *xds.Client }
 
 // Name implements ruleset.Source.
-func (controlPlane) Name() string { return controlPlaneSource }
+func (controlPlane) Name() string { return ruleset.XDSSource }
 
 // Load implements ruleset.Source. A control plane may have nothing to say for long: the server starts without it.
 func (controlPlane) Load(context.Context, *ruleset.Slot) {}
@@ -33,7 +30,7 @@ func (a *app) followControlPlane(set *ruleset.Set, compile rules.Options) error 
 	if !settings.Enabled() {
 		return nil
 	}
-	logger := a.logger.With("component", controlPlaneSource)
+	logger := a.logger.With("component", ruleset.XDSSource)
 	options := xds.Options{
 		Server: settings.Server, NodeID: settings.NodeID,
 		NodeMetadata: pairs(settings.NodeMetadata), Headers: pairs(settings.Headers),
@@ -52,7 +49,7 @@ func (a *app) followControlPlane(set *ruleset.Set, compile rules.Options) error 
 			CAFile: settings.TLS.CAFile, CertFile: settings.TLS.CertFile, KeyFile: settings.TLS.KeyFile, ServerName: settings.TLS.ServerName,
 			CheckEvery: a.config.TLS.ReloadCheckEvery,
 			Logger:     logger,
-			OnLoad:     func(leaf *x509.Certificate) { a.metrics.CertificateLoaded(controlPlaneSource, leaf.NotAfter) },
+			OnLoad:     func(leaf *x509.Certificate) { a.metrics.CertificateLoaded(ruleset.XDSSource, leaf.NotAfter) },
 		}); err != nil {
 			return fmt.Errorf("rules.xds.tls: %w", err)
 		}

@@ -23,7 +23,7 @@ type Rule struct {
 	Algorithm         string      `json:"algorithm" yaml:"algorithm"`
 	Burst             int64       `json:"burst,omitempty" yaml:"burst,omitempty"`
 	Enabled           bool        `json:"enabled" yaml:"enabled"`
-	Source            string      `json:"source,omitempty" yaml:"source,omitempty"` // "api" or "file", which is read-only
+	Source            string      `json:"source,omitempty" yaml:"source,omitempty"` // "api", or "file" or "xds", which are read-only
 	Path              string      `json:"path,omitempty" yaml:"path,omitempty"`     // where it stands in its domain
 	Action            string      `json:"action,omitempty" yaml:"action,omitempty"` // limit, allow or deny
 	Limits            []RuleLimit `json:"limits,omitempty" yaml:"limits,omitempty"`
