@@ -67,9 +67,10 @@ func (c *Config) checkPerSecond(k *checker) {
 		k.unused(c, section, "there is no Redis for windows of one second, because redis_per_second.url and redis_per_second.addrs are empty: set one of them, or remove this")
 	case !c.Redis.Enabled():
 		k.fault(section+".url", "is set without a Redis for all other windows: set redis.url or redis.addrs, or remove this")
-	case r.DenyCache != 0:
-		k.fault(section+".deny_cache", "has no effect, because redis.deny_cache is for both: remove it")
 	default:
+		if r.DenyCache != 0 {
+			k.fault(section+".deny_cache", "has no effect, because redis.deny_cache is for both: remove it")
+		}
 		c.checkServerOf(k, section, r)
 	}
 }
