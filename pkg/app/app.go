@@ -116,6 +116,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := a.serveMetrics(ctx); err != nil {
 		return err
 	}
+	fronts.ready.sources = rules.Sources
 	fronts.ready.add("rules", false, rules.Ready)
 	if a.controlPlane != nil {
 		fronts.ready.add("control_plane", false, a.controlPlane.Ready)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirhq/weir/pkg/ruleset"
 )
 
 // readyTimeout bounds all checks of one readiness answer together.
@@ -18,6 +20,8 @@ const readyTimeout = time.Second
 type readiness struct {
 	mu     sync.Mutex
 	checks []readyCheck
+	// sources tells what each source of rules contributes; nil: nothing is told of them. It is set before the first answer.
+	sources func() []ruleset.State
 }
 
 type readyCheck struct {
@@ -67,7 +71,7 @@ func (r *readiness) report(ctx context.Context) (bool, []component) {
 	return ready, components
 }
 
-// ServeHTTP answers /readyz: 200 or 503, with a list of what is not right.
+// ServeHTTP answers /readyz: 200 or 503, with a list of what is not right, and where the rules in force come from.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	ready, components := r.report(request.Context())
 	w.Header().Set("Content-Type", "application/json")
@@ -75,8 +79,13 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if !ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
+	var sources []ruleset.State
+	if r.sources != nil {
+		sources = r.sources()
+	}
 	_ = json.NewEncoder(w).Encode(struct {
-		Ready      bool        `json:"ready"`
-		Components []component `json:"components"`
-	}{ready, components})
+		Ready      bool            `json:"ready"`
+		Components []component     `json:"components"`
+		Rules      []ruleset.State `json:"rules,omitempty"`
+	}{ready, components, sources})
 }

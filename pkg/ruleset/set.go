@@ -107,10 +107,9 @@ func (s *Set) View() *View { return s.view.Load() }
 // Loaded is closed once files, or a source that was added, have given rules for the first time.
 func (s *Set) Loaded() <-chan struct{} { return s.loaded }
 
-// Sources tells what each source contributes to the rules in force, in the order of their precedence.
+// Sources tells what each source contributes to the rules in force, in the order of their precedence. It does not wait for rules
+// that are being compiled.
 func (s *Set) Sources() []State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	states := make([]State, len(s.slots))
 	for i, slot := range s.slots {
 		states[i] = slot.state()
@@ -213,6 +212,7 @@ func (s *Set) install(table *rules.Table, changed *Slot) {
 func (s *Set) settled() {
 	for _, slot := range s.slots {
 		if !slot.empty() {
+			slot.told.Store(&State{Source: slot.source.Name(), Version: slot.version, Rules: slot.count, Since: slot.since})
 			slot.settled()
 			s.options.Observer.RulesFrom(slot.source.Name(), slot.version, slot.count)
 		}

@@ -27,6 +27,7 @@ type Slot struct {
 	note   error        // something else that is not in force
 
 	problem atomic.Pointer[string] // nil: all is in force
+	told    atomic.Pointer[State]  // without the problem; nil: the source has said nothing yet
 }
 
 // Put puts the rules of a table in force, in place of those that the source put before, along with those of the other sources. version,
@@ -122,7 +123,10 @@ func anyOr(value string) string {
 
 // state is what the source contributes.
 func (s *Slot) state() State {
-	state := State{Source: s.source.Name(), Version: s.version, Rules: s.count, Since: s.since}
+	state := State{Source: s.source.Name()}
+	if told := s.told.Load(); told != nil {
+		state = *told
+	}
 	if problem := s.problem.Load(); problem != nil {
 		state.Problem = firstOf(*problem)
 	}
