@@ -29,7 +29,7 @@ list and get need the role sys_auditor, apply sys_operator, delete and apply --p
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newRulesList(), newRulesGet(), newRulesApply(), newRulesDelete())
+	command.AddCommand(newRulesList(), newRulesSources(), newRulesGet(), newRulesApply(), newRulesDelete())
 	return command
 }
 
