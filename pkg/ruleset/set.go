@@ -72,7 +72,7 @@ func (s *Set) Follow(from rulestore.Store) {
 // logged, and Run goes on trying. If files are all there is, and they are not valid, the default limit applies to everything.
 func (s *Set) Load(ctx context.Context) {
 	s.mu.Lock()
-	s.install(s.base(), nil)
+	s.install(s.base())
 	s.mu.Unlock()
 	for _, slot := range s.slots {
 		slot.load(ctx)
@@ -184,12 +184,12 @@ func (s *Set) apply(changed *Slot, next content) error {
 	for i, slot := range s.slots {
 		slot.merged, slot.left = stages[i].table, stages[i].left
 	}
-	s.install(table, changed)
+	s.install(table)
 	return nil
 }
 
-// install puts a table in force. changed is the source because of which it is another one; nil: none.
-func (s *Set) install(table *rules.Table, changed *Slot) {
+// install puts a table in force. The caller holds mu.
+func (s *Set) install(table *rules.Table) {
 	fixed := table // without the stored rules
 	var stored *Slot
 	if s.store != nil {

@@ -102,7 +102,7 @@ func (s *Slot) overridden() error {
 	err := fmt.Errorf("%d %s are not in force, because %s have rules for the same places: %s (%s) is one",
 		len(s.left), s.noun, s.set.before(s), named(one), one.Key+":"+anyOr(one.Value))
 	if last := s.problem.Load(); last == nil || *last != err.Error() {
-		s.set.options.Logger.Warn(s.noun+" are overridden: delete one or the other", "source", s.source.Name(), "reason", err)
+		s.set.options.Logger.Warn("rules are overridden: delete one or the other", "rules", s.noun, "source", s.source.Name(), "reason", err)
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func inForce(tb testing.TB, client *Client) (*engine.Limiter, *atomic.Int64) {
 	}
 	set.Add(asSource{client}, "rules of the control plane")
 	set.Load(tb.Context())
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(tb.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -321,9 +321,9 @@ func TestStreamsThatEndAtOnce(t *testing.T) {
 
 func TestPauses(t *testing.T) {
 	p := &pauses{backoff: Backoff{Initial: 100 * time.Millisecond, Max: time.Second, Factor: 3}.withDefaults(), connectRetry: 40 * time.Millisecond}
-	for i, want := range []time.Duration{100, 300, 900, 1000, 1000} {
-		if got := p.afterStream(false); got != want*time.Millisecond {
-			t.Errorf("pause %d is %v, want %v ms", i, got, int64(want))
+	for i, want := range []int64{100, 300, 900, 1000, 1000} {
+		if got := p.afterStream(false).Milliseconds(); got != want {
+			t.Errorf("pause %d is %d ms, want %d ms", i, got, want)
 		}
 	}
 	if got := p.afterStream(true); got != 100*time.Millisecond {

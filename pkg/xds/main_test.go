@@ -218,7 +218,7 @@ func follow(t testing.TB, options Options) (*Client, *sink) {
 		options.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
 	client, into := New(options), newSink()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
