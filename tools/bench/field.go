@@ -51,12 +51,14 @@ func (f *field) target(ctx context.Context, c contestant) (bench.Target, error) 
 		target, err = f.weir(ctx, "weir", true)
 	case weirLease:
 		target, err = f.weir(ctx, "leases", true)
+	case weirInPlace:
+		target, err = f.inPlace(ctx)
 	case peer:
-		target, err = f.peer(ctx)
+		target, err = f.peer(ctx, f.settings.peer)
 	case peerCache:
-		target, err = f.peer(ctx, "LOCAL_CACHE_SIZE_IN_BYTES=16777216")
+		target, err = f.peer(ctx, f.settings.peer, "LOCAL_CACHE_SIZE_IN_BYTES=16777216")
 	case peerCollector:
-		target, err = f.peer(ctx, "GOGC=400")
+		target, err = f.peer(ctx, f.settings.peer, "GOGC=400")
 	default:
 		err = fmt.Errorf("nobody knows how to start it")
 	}
@@ -165,9 +167,22 @@ func (f *field) weir(ctx context.Context, name string, inRedis bool) (bench.Targ
 	return f.ready(ctx, p, port, append(processes, bench.Process{Name: "server", PID: p.pid()}))
 }
 
-// peer starts envoyproxy/ratelimit with its default settings but for its statistics, which are off: what it would send them
+// inPlace starts weir as envoyproxy/ratelimit is started, under its name.
+func (f *field) inPlace(ctx context.Context) (bench.Target, error) {
+	program, err := filepath.Abs(f.settings.weir)
+	if err != nil {
+		return bench.Target{}, err
+	}
+	link := filepath.Join(f.dir, "ratelimit")
+	if err := os.Symlink(program, link); err != nil {
+		return bench.Target{}, err
+	}
+	return f.peer(ctx, link)
+}
+
+// peer starts envoyproxy/ratelimit, or what takes its place, with its default settings but for its statistics, which are off: what it would send them
 // to is not there.
-func (f *field) peer(ctx context.Context, environ ...string) (bench.Target, error) {
+func (f *field) peer(ctx context.Context, path string, environ ...string) (bench.Target, error) {
 	rules, err := bench.Rules("envoyproxy")
 	if err != nil {
 		return bench.Target{}, err
@@ -179,7 +194,7 @@ func (f *field) peer(ctx context.Context, environ ...string) (bench.Target, erro
 	if err := os.WriteFile(filepath.Join(folder, "bench.yaml"), []byte(rules), 0o600); err != nil {
 		return bench.Target{}, err
 	}
-	program, err := filepath.Abs(f.settings.peer)
+	program, err := filepath.Abs(path)
 	if err != nil {
 		return bench.Target{}, err
 	}

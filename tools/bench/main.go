@@ -22,12 +22,12 @@ import (
 )
 
 type settings struct {
-	weir, redis, peer string // programs
-	page, json        string // files to write; empty: none
-	rounds            int
-	warmup, duration  time.Duration
-	keys              int
-	only              string
+	weir, redis, peer, envoy string // programs
+	page, json               string // files to write; empty: none
+	rounds                   int
+	warmup, duration         time.Duration
+	keys                     int
+	only                     string
 }
 
 func main() {
@@ -35,6 +35,7 @@ func main() {
 	flag.StringVar(&s.weir, "weir", "bin/weir", "the weir `PROGRAM`")
 	flag.StringVar(&s.redis, "redis", "redis-server", "the Redis `PROGRAM`")
 	flag.StringVar(&s.peer, "peer", "build/peers/ratelimit", "the `PROGRAM` of envoyproxy/ratelimit; it is left out if it is not there")
+	flag.StringVar(&s.envoy, "envoy", "build/venv/bin/envoy", "the Envoy `PROGRAM`")
 	flag.StringVar(&s.page, "page", "docs/benchmarks.md", "the `FILE` whose tables are written; empty: none")
 	flag.StringVar(&s.json, "json", "build/benchmarks.json", "the `FILE` that all rounds are written to; empty: none")
 	flag.IntVar(&s.rounds, "rounds", 5, "turns of each server in each table")

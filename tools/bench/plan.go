@@ -17,6 +17,7 @@ const (
 	weirMemory    contestant = "weir, memory"
 	weirRedis     contestant = "weir, Redis"
 	weirLease     contestant = "weir, Redis, lease"
+	weirInPlace   contestant = "weir as ratelimit" // by envoyproxy/ratelimit's environment, in its keys
 	peer          contestant = "ratelimit"
 	peerCache     contestant = "ratelimit, local cache"
 	peerCollector contestant = "ratelimit, GOGC=400"
@@ -36,6 +37,7 @@ const (
 	light10000       = "light-10000"
 	light2000        = "light-2000"
 	oneCaller        = "one-caller"
+	viaEnvoy         = "via-envoy"
 )
 
 // plan is what is measured. Where the peer is not installed, it is left out.
@@ -61,6 +63,11 @@ func plan(s settings) ([]scene, error) {
 	one := saturated(bench.Uniform)
 	one.Callers, one.Connections, one.Duration = 1, 1, 2*s.duration
 
+	proxied := bench.Options{ // one worker, 32 connections, 10,000 keys
+		Workload: bench.Workload{Kind: bench.Uniform}, Envoy: &bench.Envoy{Path: s.envoy},
+		Warmup: s.warmup, Duration: 2 * s.duration, Rounds: s.rounds, Seed: 1,
+	}
+
 	usual := []contestant{echo, weirMemory, weirRedis, peer}
 	scenes := []scene{
 		{saturatedUniform, "Uniform, saturated", []contestant{echo, weirMemory, weirRedis, peer, peerCollector}, saturated(bench.Uniform)},
@@ -70,6 +77,7 @@ func plan(s settings) ([]scene, error) {
 		{light10000, "Uniform, 10,000 calls a second", usual, light(10_000)},
 		{light2000, "Uniform, 2,000 calls a second", usual, light(2000)},
 		{oneCaller, "Uniform, one caller", usual, one},
+		{viaEnvoy, "Uniform, behind a real Envoy", []contestant{weirInPlace, peer}, proxied},
 	}
 	installed := s.hasPeer()
 	var chosen []scene
