@@ -52,10 +52,19 @@ func appendRequestDescriptor(dst []byte, descriptor *ratelimit.Descriptor) []byt
 		dst = appendField(dst, "hitsAddend", descriptor.Cost, 0)
 	}
 	if limit := descriptor.Limit; limit != nil {
-		number, _ := unitOf(limit)
-		dst = appendField(dst, "limit", fmt.Sprintf("requests_per_unit:%d unit:%s", limit.Count, unitNames[number]), 0)
+		dst = appendField(dst, "limit", overrideText(limit), 0)
 	}
 	return end(end(dst, fields), element)
+}
+
+// overrideText writes a limit as Go prints its message, where fields that are 0 do not show.
+func overrideText(limit *ratelimit.Limit) string {
+	number, _ := unitOf(limit)
+	unit := "unit:" + unitNames[number]
+	if limit.Count == 0 {
+		return unit
+	}
+	return fmt.Sprintf("requests_per_unit:%d %s", limit.Count, unit)
 }
 
 // unitNames are envoy.type.v3.RateLimitUnit's.
@@ -76,7 +85,7 @@ func endField(dst []byte, starts [2]int) []byte { return end(end(dst, starts[1])
 func quotas(decision *engine.Decision) (enabled bool, violations []any) {
 	for i := range decision.Statuses {
 		status := &decision.Statuses[i]
-		inQuota := status.Rule != nil && status.Rule.QuotaMode
+		inQuota := status.Rule != nil && status.Rule.QuotaMode && !status.Override && !status.Rule.Unlimited
 		enabled = enabled || inQuota
 		if status.Over && (inQuota || !decision.Over) {
 			violations = append(violations, i)

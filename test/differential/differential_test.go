@@ -87,7 +87,7 @@ func TestSameAnswersAndCounts(t *testing.T) {
 					continue
 				}
 				for i, request := range s.requests {
-					if !same(request, answers[i][0], answers[i][1]) {
+					if !same(name, request, answers[i][0], answers[i][1]) {
 						t.Fatalf("request %d\n%s\nunder\n%s\nwas answered\n%s\nby weir\n%s",
 							i, protojson.Format(request), s.rules, answers[i][0], answers[i][1])
 					}

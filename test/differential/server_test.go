@@ -51,6 +51,7 @@ var environment = map[string]string{
 	"STATSD_HOST":                    "127.0.0.1",
 	"STATS_FLUSH_INTERVAL":           "1s",
 	"LIMIT_RESPONSE_HEADERS_ENABLED": "true",
+	"RESPONSE_DYNAMIC_METADATA":      "true",
 	"MERGE_DOMAIN_CONFIG":            "true",
 	"WEIR_REDIS_TIMEOUT_MS":          "20000", // the machine may be busy
 }
