@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirhq/weir/pkg/config"
 	"github.com/weirhq/weir/pkg/rules"
 	"github.com/weirhq/weir/test/servers"
 )
@@ -71,8 +72,19 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-func TestReadmeRules(t *testing.T) {
+// Blocks of YAML are rules, or settings if they say so by their first line.
+func TestReadmeRulesAndSettings(t *testing.T) {
 	for i, block := range blocks(read(t, "README.md"), "yaml") {
+		if strings.HasPrefix(block, "# weir.yaml") {
+			path := filepath.Join(t.TempDir(), "weir.yaml")
+			if err := os.WriteFile(path, []byte(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := config.Load(config.Source{File: path}); err != nil {
+				t.Errorf("the settings of block %d are not valid:\n%v", i+1, err)
+			}
+			continue
+		}
 		path := filepath.Join(t.TempDir(), "rules.yaml")
 		if err := os.WriteFile(path, []byte(block), 0o600); err != nil {
 			t.Fatal(err)
