@@ -227,7 +227,6 @@ func (c *Config) checkRules(k *checker) {
 			set  bool
 		}{
 			{"ratelimit.shared_key_prefix", c.RateLimit.SharedKeyPrefix != ""},
-			{"ratelimit.key_expiry_jitter", c.RateLimit.KeyExpiryJitter != 0},
 			{"ratelimit.stop_at_limit", c.RateLimit.StopAtLimit},
 		} {
 			if each.set {

@@ -61,6 +61,7 @@ func TestSameAnswersAndCounts(t *testing.T) {
 		"shadow mode": {"SHADOW_MODE": "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			env["WEIR_REDIS_TIMEOUT_MS"] = "20000" // the machine may be busy
 			old := start(t, "envoyproxy/ratelimit", reference(t), env)
 			weir := start(t, "weir", candidate(t), env)
 			random := rand.New(rand.NewPCG(7, uint64(len(name)))) //nolint:gosec // the same each time

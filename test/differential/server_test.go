@@ -35,6 +35,7 @@ type server struct {
 	rules   string
 	rls     rlsv3.RateLimitServiceClient
 	stats   *statsd
+	redis   *servers.RedisServer
 }
 
 // environment is what both servers get, beside their ports and folders.
@@ -53,14 +54,13 @@ var environment = map[string]string{
 	"LIMIT_RESPONSE_HEADERS_ENABLED": "true",
 	"RESPONSE_DYNAMIC_METADATA":      "true",
 	"MERGE_DOMAIN_CONFIG":            "true",
-	"WEIR_REDIS_TIMEOUT_MS":          "20000", // the machine may be busy
 }
 
 // start runs a binary that is, or stands in for, /bin/ratelimit. env comes on top of environment.
 func start(t testing.TB, name, path string, env map[string]string) *server {
 	t.Helper()
 	for range 5 {
-		s := &server{t: t, name: name, stats: listenStatsd(t)}
+		s := &server{t: t, name: name, stats: listenStatsd(t), redis: servers.Redis(t)}
 		root := t.TempDir()
 		s.rules = filepath.Join(root, "ratelimit", "config")
 		if err := os.MkdirAll(s.rules, 0o750); err != nil {
@@ -71,7 +71,7 @@ func start(t testing.TB, name, path string, env map[string]string) *server {
 		command := exec.Command(path) //nolint:noctx // the process's own cleanup ends it
 		command.Dir = t.TempDir()
 		command.Env = append(os.Environ(), "PORT="+strconv.Itoa(httpPort), "GRPC_PORT="+strconv.Itoa(grpcPort),
-			"DEBUG_PORT="+strconv.Itoa(debugPort), "REDIS_URL="+servers.Redis(t).Addr(), "RUNTIME_ROOT="+root,
+			"DEBUG_PORT="+strconv.Itoa(debugPort), "REDIS_URL="+s.redis.Addr(), "RUNTIME_ROOT="+root,
 			"STATSD_PORT="+strconv.Itoa(s.stats.port()))
 		for _, set := range []map[string]string{environment, env} {
 			for key, value := range set {
