@@ -25,6 +25,7 @@ import (
 	"github.com/weirhq/weir/pkg/engine"
 	"github.com/weirhq/weir/pkg/fastgrpc"
 	"github.com/weirhq/weir/pkg/k1s0"
+	"github.com/weirhq/weir/pkg/rawconn"
 	"github.com/weirhq/weir/pkg/respond"
 	"github.com/weirhq/weir/pkg/stats"
 	"github.com/weirhq/weir/pkg/telemetry"
@@ -313,7 +314,7 @@ func (f *fronts) serve() <-chan error {
 	}
 	for _, front := range f.grpc {
 		go func() {
-			if err := front.server.Serve(front.listener); err != nil {
+			if err := front.server.Serve(rawconn.Listener(front.listener)); err != nil {
 				failed <- fmt.Errorf("gRPC on %s: %w", front.listener.Addr(), err)
 			}
 		}()

@@ -33,7 +33,9 @@ type batch struct {
 	reading bool   // it is handled by the goroutine that reads; under conn.mu
 	buf     []byte // the read buffer that its requests are in, once another goroutine reads; under conn.mu
 
-	began    int64 // tick of the watch
+	// Of the watch, under its mu.
+	watched  bool
+	began    time.Time
 	previous *batch
 	next     *batch
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirhq/weir/pkg/rawconn"
 )
 
 // ErrServerClosed is returned by Serve after Shutdown or Close.
@@ -41,7 +43,6 @@ func New(options Options, methods ...Method) *Server {
 	s := &Server{
 		options: options, methods: make(map[string]*Method), now: time.Now, stopped: make(chan struct{}),
 		conns: make(map[*conn]struct{}), listeners: make(map[net.Listener]struct{}),
-		watch: watch{wake: make(chan struct{}, 1)},
 	}
 	s.tick.Store(1) // 0 is never
 	s.context, s.cancel = context.WithCancel(context.Background())
@@ -72,10 +73,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	}
 	s.listeners[listener] = struct{}{}
 	s.mu.Unlock()
-	s.start.Do(func() {
-		go s.sweep()
-		go s.watch.run(s.stopped)
-	})
+	s.start.Do(func() { go s.sweep() })
 	var pause time.Duration
 	for {
 		nc, err := listener.Accept()
@@ -110,6 +108,7 @@ func isPassing(err error) bool {
 }
 
 func (s *Server) accept(nc net.Conn) {
+	nc = rawconn.New(nc)
 	if s.options.TLS != nil {
 		nc = tls.Server(nc, s.options.TLS)
 	}

@@ -5,107 +5,92 @@ import (
 	"time"
 )
 
-const (
-	watchEvery = 4 * time.Millisecond
-	watchIdle  = 100 // turns without work after which it sleeps
-)
+// handOverAfter is how long a handler may wait until another goroutine reads its connection: many times as long as a store
+// takes that is well.
+const handOverAfter = 5 * time.Millisecond
 
-// watch gives the reading of a connection to another goroutine when its own waits in a handler. It looks at all handlers
-// now and then: a timer or a goroutine per batch would cost more than most batches.
+// watch gives the reading of a connection to another goroutine when its own waits in a handler. There is one timer for all
+// handlers, which is stopped when none waits, so that it hardly ever goes off: waking a process for each turn of a clock would
+// cost more than most batches, and so would a timer or a goroutine for each.
 type watch struct {
-	mu    sync.Mutex
-	first *batch
-	turn  int64
-	added bool
-	awake bool
-	wake  chan struct{}
+	mu          sync.Mutex
+	first, last *batch // those to hand over, in the order in which they began to wait
+	timer       *time.Timer
 }
 
 // add says that a handler begins that may wait.
 func (w *watch) add(b *batch) {
 	w.mu.Lock()
-	b.began, b.previous, b.next = w.turn, nil, w.first
-	if w.first != nil {
-		w.first.previous = b
+	defer w.mu.Unlock()
+	if w.first == nil {
+		w.arm(handOverAfter)
 	}
-	w.first, w.added = b, true
-	wake := !w.awake
-	w.awake = true
-	w.mu.Unlock()
-	if wake {
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
-	}
+	w.push(b, time.Now())
 }
 
 // remove says that it has ended.
 func (w *watch) remove(b *batch) {
 	w.mu.Lock()
-	if b.previous != nil {
-		b.previous.next = b.next
-	} else {
-		w.first = b.next
+	defer w.mu.Unlock()
+	if !b.watched {
+		return
 	}
-	if b.next != nil {
-		b.next.previous = b.previous
-	}
-	b.previous, b.next = nil, nil
-	w.mu.Unlock()
-}
-
-// run looks until stop is closed.
-func (w *watch) run(stop <-chan struct{}) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
-	idle := 0
-	for {
-		select {
-		case <-stop:
-			return
-		case <-ticker.C:
-		}
-		if w.look() {
-			idle = 0
-			continue
-		}
-		if idle++; idle < watchIdle {
-			continue
-		}
-		idle = 0
-		w.mu.Lock()
-		sleep := w.first == nil && !w.added
-		w.awake = !sleep
-		w.mu.Unlock()
-		if !sleep {
-			continue
-		}
-		ticker.Stop()
-		select {
-		case <-stop:
-			return
-		case <-w.wake:
-		}
-		ticker.Reset(watchEvery)
+	w.unlink(b)
+	if w.first == nil {
+		w.timer.Stop()
 	}
 }
 
-// look hands over what has waited for a whole turn. It reports whether there was work since the last look.
-func (w *watch) look() (busy bool) {
+// look hands over what has waited long enough.
+func (w *watch) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.turn++
-	for b := w.first; b != nil; b = b.next {
-		if w.turn-b.began < 2 {
+	now := time.Now()
+	for b := w.first; b != nil && now.Sub(b.began) >= handOverAfter; b = w.first {
+		w.unlink(b)
+		c := b.conn
+		if !c.mu.TryLock() {
+			w.push(b, now) // it is doing something, so there is nothing to mend now
 			continue
 		}
-		// A connection whose lock is held is doing something, so there is nothing to mend.
-		if c := b.conn; c.mu.TryLock() {
-			c.handOver(b)
-			c.mu.Unlock()
-		}
+		c.handOver(b)
+		c.mu.Unlock()
 	}
-	busy, w.added = w.added || w.first != nil, false
-	return busy
+	if w.first != nil {
+		w.arm(handOverAfter - now.Sub(w.first.began))
+	}
+}
+
+// arm sets the timer. mu is held, as it is below.
+func (w *watch) arm(d time.Duration) {
+	if w.timer == nil {
+		w.timer = time.AfterFunc(d, w.look)
+		return
+	}
+	w.timer.Reset(d)
+}
+
+func (w *watch) push(b *batch, now time.Time) {
+	b.watched, b.began = true, now
+	b.previous, b.next = w.last, nil
+	if w.last == nil {
+		w.first = b
+	} else {
+		w.last.next = b
+	}
+	w.last = b
+}
+
+func (w *watch) unlink(b *batch) {
+	if b.previous == nil {
+		w.first = b.next
+	} else {
+		b.previous.next = b.next
+	}
+	if b.next == nil {
+		w.last = b.previous
+	} else {
+		b.next.previous = b.previous
+	}
+	b.previous, b.next, b.watched = nil, nil, false
 }

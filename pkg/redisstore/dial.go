@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/weirhq/weir/pkg/rawconn"
 )
 
 // patience is how long an unanswered request has to wait until it says something about the connection.
@@ -56,20 +59,11 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	if d.tls == nil {
-		waiting, err := direct(raw)
-		if err != nil {
-			_ = raw.Close()
-			return nil, err
-		}
-		raw = waiting
-	}
+	raw = rawconn.New(raw)
 	c := &conn{Conn: raw, dialer: d, addr: addr, opened: d.now()}
-	if socket, ok := raw.(syscall.Conn); ok {
-		if c.socket, err = socket.SyscallConn(); err != nil {
-			_ = raw.Close()
-			return nil, err
-		}
+	if c.idle, err = newIdleness(raw); err != nil {
+		_ = raw.Close()
+		return nil, err
 	}
 	if d.tls != nil {
 		config := d.tls()
@@ -98,7 +92,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 // conn is a connection that remembers when it last heard from the server.
 type conn struct {
 	net.Conn
-	socket syscall.RawConn // under TLS, if there is any
+	idle   syscall.RawConn // by which the pool looks at the connection, under TLS if there is any
 	dialer *dialer
 	peer   *peer
 	addr   string
@@ -142,8 +136,29 @@ func (c *conn) Close() error {
 
 // SyscallConn is how the pool looks whether an idle connection was closed by the other end. It fails for a stale one.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	if c.opened < c.dialer.distrusted.Load() || c.heard.Load() < c.peer.silent.Load() || c.socket == nil {
+	if c.opened < c.dialer.distrusted.Load() || c.heard.Load() < c.peer.silent.Load() {
 		return nil, errStale
 	}
-	return c.socket, nil
+	return c.idle, nil
 }
+
+// idleness is a connection to the pool that looks at it. The pool means to peek at the socket in Read, by a system call that
+// the scheduler hears of (see package rawconn); the connection does that better itself.
+type idleness struct {
+	syscall.RawConn
+	conn interface{ Idle() error }
+}
+
+func newIdleness(from net.Conn) (syscall.RawConn, error) {
+	polled, ok := from.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("a %T cannot be looked at", from)
+	}
+	raw, err := polled.SyscallConn()
+	if own, ok := from.(interface{ Idle() error }); ok && err == nil {
+		return idleness{raw, own}, nil
+	}
+	return raw, err
+}
+
+func (i idleness) Read(func(fd uintptr) bool) error { return i.conn.Idle() }
