@@ -7,7 +7,7 @@ import (
 
 // handOverAfter is how long a handler may wait until another goroutine reads its connection: many times as long as a store
 // takes that is well.
-const handOverAfter = 5 * time.Millisecond
+const handOverAfter = 10 * time.Millisecond
 
 // watch gives the reading of a connection to another goroutine when its own waits in a handler. There is one timer for all
 // handlers, which is stopped when none waits, so that it hardly ever goes off: waking a process for each turn of a clock would
@@ -16,13 +16,14 @@ type watch struct {
 	mu          sync.Mutex
 	first, last *batch // those to hand over, in the order in which they began to wait
 	timer       *time.Timer
+	armed       bool
 }
 
 // add says that a handler begins that may wait.
 func (w *watch) add(b *batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.first == nil {
+	if !w.armed {
 		w.arm(handOverAfter)
 	}
 	w.push(b, time.Now())
@@ -32,12 +33,8 @@ func (w *watch) add(b *batch) {
 func (w *watch) remove(b *batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !b.watched {
-		return
-	}
-	w.unlink(b)
-	if w.first == nil {
-		w.timer.Stop()
+	if b.watched {
+		w.unlink(b)
 	}
 }
 
@@ -45,6 +42,7 @@ func (w *watch) remove(b *batch) {
 func (w *watch) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.armed = false
 	now := time.Now()
 	for b := w.first; b != nil && now.Sub(b.began) >= handOverAfter; b = w.first {
 		w.unlink(b)
@@ -63,6 +61,7 @@ func (w *watch) look() {
 
 // arm sets the timer. mu is held, as it is below.
 func (w *watch) arm(d time.Duration) {
+	w.armed = true
 	if w.timer == nil {
 		w.timer = time.AfterFunc(d, w.look)
 		return
