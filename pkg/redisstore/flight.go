@@ -11,35 +11,33 @@ type flight struct {
 	calls    []*call
 	requests []*request          // one; in a Cluster one for each descriptor
 	bySlot   map[string]*request // in a Cluster, by the part of the keys in braces
+	bound    bound
 	now      time.Time
 	micros   int64
 }
 
-// run sends the calls' charges and waits for what comes of them. ctx is the leader's: others ride along, so its end alone
-// is no reason to turn back.
+// run sends the calls' charges and waits for what comes of them, by the leader's deadline. ctx is the leader's; once the flight
+// has begun others ride along, so its end alone is no reason to turn back.
 func (f *flight) run(ctx context.Context, l *lane, leader *call) {
 	s := l.store
 	var skip *call
-	if len(f.calls) > 1 {
-		if ctx.Err() != nil {
-			leader.refuse(left(ctx))
-			skip = leader
+	if ctx.Err() != nil {
+		leader.refuse(left(ctx))
+		if len(f.calls) == 1 {
+			return
 		}
-		ctx = context.Background()
+		skip = leader
 	}
-	if deadline, ok := ctx.Deadline(); !ok || deadline.After(leader.deadline) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, leader.deadline)
-		defer cancel()
-	}
+	f.bound.begin(leader.deadline)
+	defer f.bound.end()
 	f.load(l, skip)
 	for _, r := range f.requests {
 		r.pack(f.clock(s), &s.options)
 	}
 	if l.node != nil {
-		s.runNode(ctx, l.node, f.requests)
+		s.runNode(&f.bound, l.node, f.requests)
 	} else {
-		s.runServer(ctx, f.requests[0])
+		s.runServer(&f.bound, f.requests[0])
 	}
 }
 
