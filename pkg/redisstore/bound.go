@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// bound is the context of one round trip after the other: it ends at the deadline of the one that is under way, and is never
-// cancelled. The Redis client asks for its channel every time, and hardly ever waits for it. So the timer behind it is not
-// stopped when a round trip ends, but goes on to the next one's deadline when it goes off: setting timers costs more than one
-// that is in vain now and then, because it may wake a processor that sleeps.
+// bound is the context of one round trip after the other, or of one wait for it: it ends at the deadline of the one that is
+// under way, and is never cancelled. Hardly any lasts until then. So the timer behind it is not stopped when a round trip ends,
+// but goes on to the next one's deadline when it goes off: setting timers costs more than one that is in vain now and then,
+// because it may wake a processor that sleeps.
 type bound struct {
 	mu    sync.Mutex
 	ends  time.Time // zero: no round trip is under way

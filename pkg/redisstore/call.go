@@ -20,7 +20,7 @@ type call struct {
 
 	deadline time.Time
 	wake     chan struct{} // gets one token when the call has landed, or is to lead
-	timer    *time.Timer   // of a caller that waits
+	bound    bound         // of a caller that waits
 
 	// Guarded by the lane's mu.
 	state      state
@@ -61,8 +61,7 @@ type calls struct{ pool sync.Pool }
 func (p *calls) get(deadline time.Time) *call {
 	c, ok := p.pool.Get().(*call)
 	if !ok {
-		c = &call{wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-		c.timer.Stop()
+		c = &call{wake: make(chan struct{}, 1)}
 	}
 	c.deadline, c.state = deadline, waiting
 	return c

@@ -81,14 +81,15 @@ func (l *lane) enter(c *call, now time.Time) (leads bool, err error) {
 // wait returns true when the call has landed or is to lead. If its time is over before, it fails the charges and returns
 // false; the call is the flight's then.
 func (l *lane) wait(ctx context.Context, c *call, charges []ratelimit.Charge) bool {
-	c.timer.Reset(time.Until(c.deadline))
-	defer c.timer.Stop()
+	c.bound.begin(c.deadline)
 	select {
 	case <-c.wake:
+		c.bound.end()
 		return true
 	case <-ctx.Done():
-	case <-c.timer.C:
+	case <-c.bound.Done():
 	}
+	c.bound.end() // before anybody else may use the call
 	l.mu.Lock()
 	if c.state != waiting && c.state != riding {
 		l.mu.Unlock()
