@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"context"
+	"sync"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -35,7 +36,7 @@ var description = grpc.ServiceDesc{
 }
 
 type shouldRateLimiter interface {
-	shouldRateLimit(ctx context.Context, request *request) (*reply, error)
+	shouldRateLimit(ctx context.Context, e *exchange) (*reply, error)
 }
 
 // request is a serialized RateLimitRequest. The buffer behind it is grpc-go's, kept by a reference until release.
@@ -51,20 +52,39 @@ func (r *request) release() {
 // reply is a serialized RateLimitResponse in a buffer of replies. The codec hands the buffer to grpc-go, which puts it back.
 type reply struct{ data *[]byte }
 
+// exchange is what one call needs while it is handled, kept to be used again.
+type exchange struct {
+	request request
+	calls   [1]Call
+	limiter shouldRateLimiter
+	info    grpc.UnaryServerInfo
+	run     grpc.UnaryHandler // asks the limiter
+}
+
+var exchanges = sync.Pool{New: func() any {
+	e := new(exchange)
+	e.run = func(ctx context.Context, _ any) (any, error) { return result(e.limiter.shouldRateLimit(ctx, e)) }
+	return e
+}}
+
+func (e *exchange) release() {
+	e.request.release()
+	e.calls[0], e.limiter, e.info = Call{}, nil, grpc.UnaryServerInfo{}
+	exchanges.Put(e)
+}
+
 func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-	in := new(request)
-	defer in.release()
-	if err := decode(in); err != nil {
+	e := exchanges.Get().(*exchange) //nolint:forcetypeassert // the pool holds nothing else
+	defer e.release()
+	if err := decode(&e.request); err != nil {
 		return nil, err
 	}
-	limiter := srv.(shouldRateLimiter) //nolint:forcetypeassert // grpc-go has checked it by HandlerType
+	e.limiter = srv.(shouldRateLimiter) //nolint:forcetypeassert // grpc-go has checked it by HandlerType
 	if interceptor == nil {
-		return result(limiter.shouldRateLimit(ctx, in))
+		return e.run(ctx, &e.request)
 	}
-	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: MethodPath}
-	return interceptor(ctx, in, info, func(ctx context.Context, in any) (any, error) {
-		return result(limiter.shouldRateLimit(ctx, in.(*request)))
-	})
+	e.info = grpc.UnaryServerInfo{Server: srv, FullMethod: MethodPath}
+	return interceptor(ctx, &e.request, &e.info, e.run)
 }
 
 // result keeps a nil reply from becoming an interface that is not nil.
@@ -79,22 +99,23 @@ type grpcServer struct{ *Service }
 
 func server(s *Service) grpcServer { return grpcServer{s} }
 
-func (s grpcServer) shouldRateLimit(ctx context.Context, in *request) (*reply, error) {
+func (s grpcServer) shouldRateLimit(ctx context.Context, e *exchange) (*reply, error) {
 	data := replies.Get(0)
-	calls := [1]Call{{Reply: (*data)[:0]}}
+	call := &e.calls[0]
+	call.Reply = (*data)[:0]
 	if s.options.Tracer != nil {
 		if values := metadata.ValueFromIncomingContext(ctx, TraceHeader); len(values) > 0 {
-			calls[0].Traceparent = values[0]
+			call.Traceparent = values[0]
 		}
 	}
-	if in.buffer != nil {
-		calls[0].Request = in.buffer.ReadOnlyData()
+	if e.request.buffer != nil {
+		call.Request = e.request.buffer.ReadOnlyData()
 	}
-	s.Serve(ctx, calls[:])
-	if call := &calls[0]; call.Code != codes.OK {
+	s.Serve(ctx, e.calls[:])
+	if call.Code != codes.OK {
 		replies.Put(data)
 		return nil, status.Error(call.Code, call.Message)
 	}
-	*data = calls[0].Reply
+	*data = call.Reply
 	return &reply{data}, nil
 }
