@@ -12,12 +12,21 @@ import (
 	"github.com/weirhq/weir/pkg/k1s0"
 )
 
+// How many bytes a client may send ahead.
+const (
+	streamWindow     = 64 << 10
+	connectionWindow = 1 << 20
+)
+
 // newGRPC makes a server of everything that weir speaks over gRPC. transport is nil for a listener without TLS.
 func (a *app) newGRPC(transport credentials.TransportCredentials, service *envoy.Service, api *k1s0.Service, checks *health.Server) *grpc.Server {
 	settings := &a.config.Server.GRPC
 	options := []grpc.ServerOption{
 		envoy.ServerOption(),
 		grpc.MaxRecvMsgSize(settings.MaxMessageBytes),
+		// Requests are small: measuring for each how much may be under way, as grpc-go does by itself, is not worth its pings.
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxConcurrentStreams(uint32(settings.MaxConcurrentStreams)), //nolint:gosec // bounded by its setting
 		grpc.NumStreamWorkers(uint32(settings.StreamWorkers)),            //nolint:gosec // bounded by its setting
 		grpc.KeepaliveParams(keepalive.ServerParameters{

@@ -29,7 +29,6 @@ local call = redis.call
 local STATE, STATE_SIZE = '<Bddddd', 41
 local MOST = 9007199254740992 -- 2^53
 local MINUTE = 60000000
-local LEAST_SPARE = 10000000
 
 local now = tonumber(ARGV[1])
 -- A clock that is given does not run at the speed of the server's, which ends keys: they get this many milliseconds more.

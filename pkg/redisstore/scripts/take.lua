@@ -98,9 +98,7 @@ local function hit(key, l, cost, times, partial, charge)
   if times > 1 and l.rate > 0 then
     reset = s.a
   end
-  local n = filled -- as answer does, without a call for each hit
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = allowed, granted, available, retry, reset or does.idle(s, l, t)
-  filled = n + 5
+  answer(allowed, granted, available, retry, reset or does.idle(s, l, t))
   return allowed
 end
 

@@ -54,9 +54,7 @@ local function token_bucket()
       -- A bucket in use is needed longer with every charge: some spare time saves setting the time to live each time.
       local needed = idle(s, l)
       local spare = needed
-      if spare < LEAST_SPARE then
-        spare = LEAST_SPARE
-      elseif spare > MINUTE then
+      if spare > MINUTE then
         spare = MINUTE
       end
       write(key, l, s, t, needed, spare)
