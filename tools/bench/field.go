@@ -20,11 +20,12 @@ import (
 )
 
 // field holds the servers that run, each with a Redis of its own if it needs one, so that what one leaves behind costs no
-// other anything. They are started when a scene first asks for them.
+// other anything. They are started when a scene first asks for them. Two contestants can be listeners of one server.
 type field struct {
 	dir      string
 	settings settings
 	targets  map[contestant]bench.Target
+	weirs    map[setup]*weir
 	ends     []func()
 }
 
@@ -46,11 +47,17 @@ func (f *field) target(ctx context.Context, c contestant) (bench.Target, error) 
 	case echo:
 		target, err = f.echo(ctx)
 	case weirMemory:
-		target, err = f.weir(ctx, "weir", false)
+		target, err = f.weir(ctx, setup{rules: "weir"}, fast)
 	case weirRedis:
-		target, err = f.weir(ctx, "weir", true)
+		target, err = f.weir(ctx, setup{rules: "weir", inRedis: true}, fast)
 	case weirLease:
-		target, err = f.weir(ctx, "leases", true)
+		target, err = f.weir(ctx, setup{rules: "leases", inRedis: true}, fast)
+	case grpcMemory:
+		target, err = f.weir(ctx, setup{rules: "weir"}, grpcGo)
+	case grpcRedis:
+		target, err = f.weir(ctx, setup{rules: "weir", inRedis: true}, grpcGo)
+	case grpcLease:
+		target, err = f.weir(ctx, setup{rules: "leases", inRedis: true}, grpcGo)
 	case weirInPlace:
 		target, err = f.inPlace(ctx)
 	case peer:
@@ -123,48 +130,6 @@ func pings(ctx context.Context, address string) bool {
 	}
 	line, err := bufio.NewReader(connection).ReadString('\n')
 	return err == nil && line == "+PONG\r\n"
-}
-
-// weir starts a server with the rules of this name.
-func (f *field) weir(ctx context.Context, name string, inRedis bool) (bench.Target, error) {
-	rules, err := bench.Rules(name)
-	if err != nil {
-		return bench.Target{}, err
-	}
-	path := filepath.Join(f.dir, name+".yaml")
-	if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
-		return bench.Target{}, err
-	}
-	program, err := filepath.Abs(f.settings.weir)
-	if err != nil {
-		return bench.Target{}, err
-	}
-	port, err := freePort(ctx)
-	if err != nil {
-		return bench.Target{}, err
-	}
-	httpPort, err := freePort(ctx)
-	if err != nil {
-		return bench.Target{}, err
-	}
-	args := []string{
-		"serve", "--quiet", "--rules", path, "--set", "server.host=127.0.0.1", "--set", "server.drain_delay=0s", "--set", "server.fast_port=0",
-		"--set", "server.grpc_port=" + strconv.Itoa(port), "--set", "server.port=" + strconv.Itoa(httpPort),
-	}
-	var processes []bench.Process
-	if inRedis {
-		address, process, err := f.redis(ctx)
-		if err != nil {
-			return bench.Target{}, err
-		}
-		args = append(args, "--set", "redis.url=redis://"+address)
-		processes = append(processes, process)
-	}
-	p, err := f.launch("weir", nil, program, args...)
-	if err != nil {
-		return bench.Target{}, err
-	}
-	return f.ready(ctx, p, port, append(processes, bench.Process{Name: "server", PID: p.pid()}))
 }
 
 // inPlace starts weir as envoyproxy/ratelimit is started, under its name.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -27,6 +28,7 @@ type settings struct {
 	rounds                   int
 	warmup, duration         time.Duration
 	keys                     int
+	faults                   float64 // share of a contestant's calls, 0 to 1
 	only                     string
 }
 
@@ -39,9 +41,10 @@ func main() {
 	flag.StringVar(&s.page, "page", "docs/benchmarks.md", "the `FILE` whose tables are written; empty: none")
 	flag.StringVar(&s.json, "json", "build/benchmarks.json", "the `FILE` that all rounds are written to; empty: none")
 	flag.IntVar(&s.rounds, "rounds", 5, "turns of each server in each table")
-	flag.DurationVar(&s.warmup, "warmup", time.Second, "before each measurement")
-	flag.DurationVar(&s.duration, "duration", 2*time.Second, "of each measurement at saturation; light loads take twice that")
+	flag.DurationVar(&s.warmup, "warmup", 500*time.Millisecond, "before each measurement")
+	flag.DurationVar(&s.duration, "duration", 1500*time.Millisecond, "of each measurement at saturation; light loads take twice that")
 	flag.IntVar(&s.keys, "keys", 100_000, "different keys of the uniform workload")
+	flag.Float64Var(&s.faults, "faults", 0.001, "the `SHARE` of a server's calls in a table up to which they may fail; above it there are no figures")
 	flag.StringVar(&s.only, "only", "", "measure the `SCENE` of this name alone, and print it instead of writing files")
 	flag.Parse()
 
@@ -57,6 +60,9 @@ func main() {
 }
 
 func run(ctx context.Context, s settings, stdout, stderr *os.File) error {
+	if s.faults < 0 || s.faults > 1 || math.IsNaN(s.faults) {
+		return fmt.Errorf("-faults %v: write a share from 0 (none) to 1 (any)", s.faults)
+	}
 	dir, err := os.MkdirTemp("", "weir-bench")
 	if err != nil {
 		return err
@@ -76,7 +82,7 @@ func run(ctx context.Context, s settings, stdout, stderr *os.File) error {
 	results := results{About: about}
 	for i, scene := range scenes {
 		fmt.Fprintf(stderr, "==> %d of %d: %s\n", i+1, len(scenes), scene.title)
-		report, err := measure(ctx, field, scene, stderr)
+		report, err := measure(ctx, field, scene, s.faults, stderr)
 		if err != nil {
 			return err
 		}
@@ -99,8 +105,8 @@ func run(ctx context.Context, s settings, stdout, stderr *os.File) error {
 	return writePage(s.page, results)
 }
 
-// measure runs one scene; wrong replies make its figures worthless.
-func measure(ctx context.Context, field *field, scene scene, stderr *os.File) (*bench.Report, error) {
+// measure runs one scene. More wrong or missing replies than the share faults make its figures worthless.
+func measure(ctx context.Context, field *field, scene scene, faults float64, stderr *os.File) (*bench.Report, error) {
 	var targets []bench.Target
 	for _, contestant := range scene.contestants {
 		target, err := field.target(ctx, contestant)
@@ -121,9 +127,9 @@ func measure(ctx context.Context, field *field, scene scene, stderr *os.File) (*
 	if err != nil {
 		return nil, err
 	}
-	if n := report.Faults(); n > 0 {
+	if err := bear(report, faults); err != nil {
 		_ = report.WriteText(stderr)
-		return nil, fmt.Errorf("%s: %d calls failed: the figures say nothing", scene.title, n)
+		return nil, fmt.Errorf("%s: %w", scene.title, err)
 	}
 	return report, nil
 }

@@ -63,16 +63,21 @@ func tables(r results) string {
 	for _, scene := range r.Scenes {
 		fmt.Fprintf(&out, "\n### %s\n\n%s.\n\n", scene.Title, scene.Report.Load)
 		detail(&out, scene.Report)
+		noteFailures(&out, scene.Report)
 	}
 	return strings.TrimRight(out.String(), "\n") + "\n"
 }
 
-// summary puts the uniform workload at saturation and under light load side by side.
+// summary puts the uniform workload at saturation, under light load and behind Envoy side by side.
 func summary(out *strings.Builder, r results) {
 	columns := []struct{ scene, title string }{
-		{saturatedUniform, "saturated"}, {light10000, "10,000/s"}, {light2000, "2,000/s"}, {oneCaller, "one caller"},
+		{saturatedUniform, "saturated"},
+		{light10000, "10,000/s"},
+		{light2000, "2,000/s"},
+		{oneCaller, "one caller"},
+		{viaEnvoy, "behind Envoy"},
 	}
-	rows := []contestant{echo, weirMemory, weirRedis, peer}
+	rows := []contestant{echo, weirMemory, weirRedis, grpcMemory, grpcRedis, peer}
 	out.WriteString("| uniform, us (x echo) |")
 	for _, column := range columns {
 		fmt.Fprintf(out, " %s |", column.title)

@@ -33,14 +33,22 @@ func sample(targets ...*bench.TargetReport) results {
 }
 
 func TestTables(t *testing.T) {
-	text := tables(sample(flat(echo, 20), flat(weirRedis, 24), flat(peer, 80)))
+	r := sample(flat(echo, 20), flat(weirRedis, 24), flat(grpcRedis, 30), flat(peer, 80))
+	proxied := sample(flat(echo, 50), flat(weirRedis, 25), flat(weirInPlace, 30), flat(peer, 100)).Scenes[0]
+	proxied.Name, proxied.Title = viaEnvoy, "Uniform, behind a real Envoy"
+	r.Scenes = append(r.Scenes, proxied)
+	text := tables(r)
 	for _, want := range []string{
 		"Measured 2026-01-02 on 2 x Processor (load average before: 0.1). weir v1, grpc-go v1.85.0, Redis 7.0.15; envoyproxy/ratelimit was not installed",
-		"| echo | 20.0 (1.00) | - | - | - |\n",
-		"| weir, Redis | 24.0 (1.20) | - | - | - |\n",
+		"| uniform, us (x echo) | saturated | 10,000/s | 2,000/s | one caller | behind Envoy |\n",
+		"| echo | 20.0 (1.00) | - | - | - | 50.0 (1.00) |\n",
+		"| weir, Redis | 24.0 (1.20) | - | - | - | 25.0 (0.50) |\n",
+		"| weir grpc-go, Redis | 30.0 (1.50) | - | - | - | - |\n",
+		"| ratelimit | 80.0 (4.00) | - | - | - | 100.0 (2.00) |\n",
 		"### Uniform, saturated\n\nuniform, 10 keys; 64 callers on 4 connections;",
 		"| weir, Redis | 24.0 | 6.0 | 1.20 (1.20-1.20) | 0.30 (0.30-0.30) | 1000 | 100 us | 2.5 ms | 5.0 ms | 1.00 |\n",
 		"| ratelimit | 80.0 | - | 4.00 (4.00-4.00) | - |",
+		"| weir as ratelimit | 30.0 | - | 0.60 (0.60-0.60) | 0.30 (0.30-0.30) |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)

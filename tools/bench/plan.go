@@ -14,9 +14,12 @@ type contestant string
 // The contestants, under the names that the tables show.
 const (
 	echo          contestant = "echo"
-	weirMemory    contestant = "weir, memory"
+	weirMemory    contestant = "weir, memory" // weir by itself is what Envoy is to ask, at server.fast_port
 	weirRedis     contestant = "weir, Redis"
 	weirLease     contestant = "weir, Redis, lease"
+	grpcMemory    contestant = "weir grpc-go, memory" // the same weir, asked at server.grpc_port
+	grpcRedis     contestant = "weir grpc-go, Redis"
+	grpcLease     contestant = "weir grpc-go, Redis, lease"
 	weirInPlace   contestant = "weir as ratelimit" // by envoyproxy/ratelimit's environment, in its keys
 	peer          contestant = "ratelimit"
 	peerCache     contestant = "ratelimit, local cache"
@@ -68,16 +71,19 @@ func plan(s settings) ([]scene, error) {
 		Warmup: s.warmup, Duration: 2 * s.duration, Rounds: s.rounds, Seed: 1,
 	}
 
-	usual := []contestant{echo, weirMemory, weirRedis, peer}
+	usual := []contestant{echo, weirMemory, weirRedis, grpcMemory, grpcRedis, peer}
+	and := func(more ...contestant) []contestant { return slices.Concat(usual, more) }
+	leases := []contestant{echo, weirMemory, weirRedis, weirLease, grpcMemory, grpcRedis, grpcLease, peer}
+	proxies := []contestant{echo, weirMemory, weirRedis, grpcRedis, weirInPlace, peer}
 	scenes := []scene{
-		{saturatedUniform, "Uniform, saturated", []contestant{echo, weirMemory, weirRedis, peer, peerCollector}, saturated(bench.Uniform)},
+		{saturatedUniform, "Uniform, saturated", and(peerCollector), saturated(bench.Uniform)},
 		{"saturated-three", "Three descriptors, saturated", usual, saturated(bench.Three)},
-		{"saturated-hot", "Hot key, saturated", []contestant{echo, weirMemory, weirRedis, weirLease, peer}, saturated(bench.Hot)},
-		{"saturated-over", "Over the limit, saturated", []contestant{echo, weirMemory, weirRedis, peer, peerCache}, saturated(bench.Over)},
+		{"saturated-hot", "Hot key, saturated", leases, saturated(bench.Hot)},
+		{"saturated-over", "Over the limit, saturated", and(peerCache), saturated(bench.Over)},
 		{light10000, "Uniform, 10,000 calls a second", usual, light(10_000)},
 		{light2000, "Uniform, 2,000 calls a second", usual, light(2000)},
 		{oneCaller, "Uniform, one caller", usual, one},
-		{viaEnvoy, "Uniform, behind a real Envoy", []contestant{weirInPlace, peer}, proxied},
+		{viaEnvoy, "Uniform, behind a real Envoy", proxies, proxied},
 	}
 	installed := s.hasPeer()
 	var chosen []scene

@@ -16,7 +16,7 @@ import (
 	"github.com/weirhq/weir/test/servers"
 )
 
-// quick measures next to nothing, of everything that is installed but the peer.
+// quick measures next to nothing, of everything that is installed but the peer. A busy machine may miss any deadline meanwhile.
 func quick(t *testing.T) settings {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func quick(t *testing.T) settings {
 	return settings{
 		weir: servers.WeirBinary(t), redis: "redis-server", peer: filepath.Join(dir, "nothing"), envoy: servers.FindEnvoy(t),
 		page: page, json: filepath.Join(dir, "new", "all.json"),
-		rounds: 1, warmup: 10 * time.Millisecond, duration: 400 * time.Millisecond, keys: 50,
+		rounds: 1, warmup: 10 * time.Millisecond, duration: 200 * time.Millisecond, keys: 50, faults: 1,
 	}
 }
 
@@ -54,6 +54,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	inRedis := []contestant{weirRedis, weirLease, grpcRedis, grpcLease, weirInPlace}
 	if len(all.Scenes) != len(scenes) {
 		t.Errorf("%d of %d scenes were measured", len(all.Scenes), len(scenes))
 	}
@@ -65,7 +66,7 @@ func TestRun(t *testing.T) {
 			if m := target.Median; m.Calls == 0 || m.CPUTotal <= 0 || contestant(target.Name) != scenes[i].contestants[j] {
 				t.Errorf("%s: %s had %d calls at %v us", scene.Title, target.Name, m.Calls, m.CPUTotal)
 			}
-			if _, has := target.Median.CPU["redis"]; has != slices.Contains([]contestant{weirRedis, weirLease, weirInPlace}, contestant(target.Name)) {
+			if _, has := target.Median.CPU["redis"]; has != slices.Contains(inRedis, contestant(target.Name)) {
 				t.Errorf("%s: of %s Redis is measured: %v", scene.Title, target.Name, has)
 			}
 		}
@@ -88,6 +89,10 @@ func TestRunInterrupted(t *testing.T) {
 	again, err := f.target(ctx, weirRedis)
 	if err != nil || again.Address != target.Address {
 		t.Errorf("it was started twice: %v %v", again, err)
+	}
+	other, err := f.target(ctx, grpcRedis)
+	if err != nil || other.Address == target.Address || !slices.Equal(other.Processes, target.Processes) {
+		t.Errorf("the other listener is not one of the same server: %v beside %v (%v)", other, target, err)
 	}
 	reads, writes, err := os.Pipe()
 	if err != nil {
@@ -133,8 +138,16 @@ func TestPlan(t *testing.T) {
 		if find := without(scene.contestants, peer); len(find) != len(scene.contestants)-1 {
 			t.Errorf("%s goes without the peer", scene.title)
 		}
-		if scene.contestants[0] != echo && scene.name != viaEnvoy { // there the peer is what counts
+		if scene.contestants[0] != echo {
 			t.Errorf("%s goes without echo", scene.title)
+		}
+		for _, c := range []contestant{weirMemory, weirRedis, grpcRedis} {
+			if !slices.Contains(scene.contestants, c) {
+				t.Errorf("%s goes without %s", scene.title, c)
+			}
+		}
+		if slices.Contains(scene.contestants, weirLease) != slices.Contains(scene.contestants, grpcLease) {
+			t.Errorf("%s has a lease on one listener alone", scene.title)
 		}
 	}
 }
