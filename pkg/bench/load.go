@@ -143,7 +143,7 @@ func (l *load) prime(ctx context.Context) error {
 	}
 	l.each(func(lane *lane) { lane.walk, lane.repeat = walk{}, false })
 	faults := l.take().faults
-	return faults.err(l.target)
+	return faults.err(l.target, keys)
 }
 
 // take returns what has been seen since the last time.
@@ -256,9 +256,18 @@ func (l *load) watch(ctx context.Context, d time.Duration, phase string, show fu
 	}
 }
 
-func (f *faults) err(target Target) error {
-	for fault, text := range f.examples {
-		return fmt.Errorf("%s: %d calls failed before the first round, the first with: %s", target.Address, f.counts[fault], text)
+// err refuses a server that does not answer as it should, before the first round. Up to a tenth of its calls may have failed, as
+// some do on a machine that is busy starting servers.
+func (f *faults) err(target Target, calls int) error {
+	var failed uint64
+	for _, n := range f.counts {
+		failed += n
+	}
+	if failed <= uint64(calls/10) { //nolint:gosec // not negative
+		return nil
+	}
+	for _, text := range f.examples {
+		return fmt.Errorf("%s: %d calls failed before the first round, one of them with: %s", target.Address, failed, text)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (p *proxied) prime(ctx context.Context) error {
 		return err
 	}
 	faults := p.take().faults
-	return faults.err(p.target)
+	return faults.err(p.target, p.options.Workload.Keys)
 }
 
 func (p *proxied) take() *tally {

@@ -171,3 +171,21 @@ func TestReportAsText(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// A few calls that fail before the first round are borne, more are not.
+func TestFaultsBeforeTheFirstRound(t *testing.T) {
+	var f faults
+	target := Target{Address: Address{"tcp", "127.0.0.1:1"}}
+	for n := 1; n <= 6; n++ {
+		f.add(FaultCode, "no")
+		if err := f.err(target, 50); (err != nil) != (n > 5) {
+			t.Errorf("%d of 50: %v", n, err)
+		}
+	}
+	if err := f.err(target, 1); err == nil || !strings.Contains(err.Error(), "6 calls failed before the first round, one of them with: no") {
+		t.Errorf("error %v", err)
+	}
+	if err := new(faults).err(target, 1); err != nil {
+		t.Errorf("none failed: %v", err)
+	}
+}
