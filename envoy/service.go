@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -73,10 +74,14 @@ type Call struct {
 	Request []byte
 	// Traceparent is the W3C trace context that the caller sent, empty if none. It counts where there is a Tracer.
 	Traceparent string
+	// Cancelled, if not nil, turns true when nobody waits for the reply any more: what was not sent to the store by then is not
+	// charged, and the call ends with codes.Canceled.
+	Cancelled *atomic.Bool
 	// Reply is what the serialized RateLimitResponse is appended to; unchanged unless Code is OK.
 	Reply []byte
-	// Code is OK, or InvalidArgument for a request that cannot be read or has no domain or no descriptors, or Internal for a
-	// fault of this process. A denial is OK: Envoy takes every other code for a failed limiter and lets the request pass.
+	// Code is OK, or InvalidArgument for a request that cannot be read or has no domain or no descriptors, or Canceled, or
+	// Internal for a fault of this process. A denial is OK: Envoy takes every other code for a failed limiter and lets the
+	// request pass.
 	Code codes.Code
 	// Message says what is wrong, and is empty if nothing is.
 	Message string
@@ -211,6 +216,7 @@ func (s *Service) decode(call *Call, w *work) (ok bool) {
 		call.fail(codes.InvalidArgument, "the RateLimitRequest cannot be read: "+err.Error())
 		return false
 	}
+	request.Cancelled = call.Cancelled
 	return true
 }
 
@@ -231,8 +237,11 @@ func (s *Service) decide(ctx context.Context, calls []Call, w *work) (ok bool) {
 func (s *Service) encode(call *Call, w *work, request *ratelimit.Request, decision *engine.Decision) {
 	if decision.Err != nil {
 		code := codes.Internal
-		if errors.Is(decision.Err, engine.ErrNoDomain) || errors.Is(decision.Err, engine.ErrNoDescriptors) {
+		switch {
+		case errors.Is(decision.Err, engine.ErrNoDomain), errors.Is(decision.Err, engine.ErrNoDescriptors):
 			code = codes.InvalidArgument
+		case errors.Is(decision.Err, ratelimit.ErrCancelled):
+			code = codes.Canceled
 		}
 		call.fail(code, decision.Err.Error())
 		return

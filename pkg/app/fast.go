@@ -96,7 +96,8 @@ func rateLimits(service *envoy.Service) fastgrpc.Handler {
 		b := pool.Get().(*rateLimitBatch) //nolint:forcetypeassert // the pool holds nothing else
 		b.context, b.calls = ctx, calls
 		for i := range calls {
-			b.asked = append(b.asked, envoy.Call{Request: calls[i].Request, Traceparent: calls[i].Header, Reply: calls[i].Reply})
+			call := &calls[i]
+			b.asked = append(b.asked, envoy.Call{Request: call.Request, Traceparent: call.Header, Cancelled: call.Cancelled, Reply: call.Reply})
 		}
 		service.ServeEarly(ctx, b.asked, b.early)
 		b.deliver()

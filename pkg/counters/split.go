@@ -187,7 +187,7 @@ func (s *split) takeBoth(ctx context.Context, c *ratelimit.Charge) {
 
 // half returns the part of a charge that one store decides, and the places of its hits.
 func half(c *ratelimit.Charge, perSecond bool) (charge [1]ratelimit.Charge, origin []int) {
-	charge[0] = ratelimit.Charge{ID: c.ID, OnFailure: c.OnFailure}
+	charge[0] = ratelimit.Charge{ID: c.ID, Cancelled: c.Cancelled, OnFailure: c.OnFailure}
 	for i := range c.Hits {
 		if second(c.Hits[i].Limit) == perSecond {
 			hit := c.Hits[i]

@@ -1,6 +1,7 @@
 package counters_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -161,6 +162,38 @@ func TestOnceOnBoth(t *testing.T) {
 		if store.Take(t.Context(), c); c[0].Err != nil || brief(c[0].Results) != "[{true 8} {true 8}]" || c[0].At == 0 {
 			t.Fatalf("%s at %d, %v", brief(c[0].Results), c[0].At, c[0].Err)
 		}
+	}
+}
+
+// A cancelled charge is counted on neither server, and the breakers take no notice.
+func TestCancelledOnBoth(t *testing.T) {
+	t.Parallel()
+	store, _, _ := two(t, func(o *counters.Options) {
+		o.Failures, o.OnBreaker = 1, func(server string, state failover.State) { t.Errorf("the breaker of %s is %v", server, state) }
+	})
+	second, minute := limit(t, ratelimit.FixedWindow, 10, time.Second), limit(t, ratelimit.FixedWindow, 10, time.Minute)
+	hits := func(cost int64) (both, main, perSecond ratelimit.Charge) {
+		a, b := ratelimit.Hit{Key: "gone:1", Limit: second, Cost: cost}, ratelimit.Hit{Key: "gone:60", Limit: minute, Cost: cost}
+		return charge(a, b), charge(b), charge(a)
+	}
+	both, main, perSecond := hits(1)
+	cancelled := []ratelimit.Charge{both, main, perSecond}
+	for i := range cancelled {
+		cancelled[i].Cancelled = new(atomic.Bool)
+		cancelled[i].Cancelled.Store(true)
+	}
+	for range 3 {
+		store.Take(t.Context(), cancelled)
+		for i := range cancelled {
+			if err := cancelled[i].Err; !errors.Is(err, ratelimit.ErrCancelled) {
+				t.Errorf("charge %d: error %v", i, err)
+			}
+		}
+	}
+	look, _, _ := hits(0)
+	c := []ratelimit.Charge{look}
+	if store.Take(t.Context(), c); c[0].Err != nil || brief(c[0].Results) != "[{true 10} {true 10}]" {
+		t.Errorf("%s are left, error %v", brief(c[0].Results), c[0].Err)
 	}
 }
 

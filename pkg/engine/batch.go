@@ -51,8 +51,8 @@ type Decision struct {
 	Shadowed bool
 	// At is when a request with an ID was decided, see ratelimit.Charge.At. 0 if it has none.
 	At int64
-	// Err says why there is no decision: ErrNoDomain, ErrNoDescriptors, ErrPostponed or ratelimit.ErrConflict. Over is
-	// false then, and the statuses mean nothing.
+	// Err says why there is no decision: ErrNoDomain, ErrNoDescriptors, ErrPostponed, ratelimit.ErrConflict or
+	// ratelimit.ErrCancelled. Over is false then, and the statuses mean nothing.
 	Err error
 	// StoreErr is the first error of a store that is not guarded by failure modes. The decision stands: such a descriptor is
 	// let pass.

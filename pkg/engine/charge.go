@@ -19,7 +19,7 @@ func (l *Limiter) charge(b *Batch, request *ratelimit.Request, statuses []Status
 	if !request.Atomic && id == "" {
 		for i := range plans {
 			if plans[i].verdict == count {
-				b.open("", 0)
+				b.open(request, "", 0)
 				l.hit(b, request, i, &statuses[i], &plans[i], statuses[i].Cost, false)
 			}
 		}
@@ -32,7 +32,7 @@ func (l *Limiter) charge(b *Batch, request *ratelimit.Request, statuses []Status
 	for i := range plans {
 		if p := &plans[i]; p.verdict == count && !p.shadow && !p.quota {
 			if !opened {
-				b.open(id, 0)
+				b.open(request, id, 0)
 				opened = true
 			}
 			l.hit(b, request, i, &statuses[i], p, unlessRefused(statuses[i].Cost, refused), true)
@@ -40,7 +40,7 @@ func (l *Limiter) charge(b *Batch, request *ratelimit.Request, statuses []Status
 	}
 	for i := range plans {
 		if p := &plans[i]; p.verdict == count && (p.shadow || p.quota) {
-			b.open(id, i+1)
+			b.open(request, id, i+1)
 			l.hit(b, request, i, &statuses[i], p, unlessRefused(statuses[i].Cost, refused), true)
 		}
 	}
@@ -53,9 +53,9 @@ func unlessRefused(cost int64, refused bool) int64 {
 	return cost
 }
 
-// open begins a charge. part tells the charges of one request apart, whose IDs must differ.
-func (b *Batch) open(id string, part int) {
-	var charge ratelimit.Charge
+// open begins a charge for a request. part tells the charges of one request apart, whose IDs must differ.
+func (b *Batch) open(request *ratelimit.Request, id string, part int) {
+	charge := ratelimit.Charge{Cancelled: request.Cancelled}
 	if id != "" {
 		first := len(b.keys)
 		b.keys = strconv.AppendInt(b.keys, int64(part), 10)

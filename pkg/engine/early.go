@@ -77,5 +77,5 @@ func (b *Batch) undecided(plans []plan) bool {
 
 // passed reports whether an error says that there is no decision about the request.
 func passed(err error) bool {
-	return errors.Is(err, ratelimit.ErrConflict) || errors.Is(err, ErrPostponed)
+	return errors.Is(err, ratelimit.ErrConflict) || errors.Is(err, ratelimit.ErrCancelled) || errors.Is(err, ErrPostponed)
 }

@@ -105,7 +105,7 @@ func (s *ledger) keys() []string {
 }
 
 func copied(c *ratelimit.Charge) ratelimit.Charge {
-	out := ratelimit.Charge{ID: strings.Clone(c.ID), OnFailure: c.OnFailure}
+	out := ratelimit.Charge{ID: strings.Clone(c.ID), Cancelled: c.Cancelled, OnFailure: c.OnFailure}
 	for _, h := range c.Hits {
 		h.Key = strings.Clone(h.Key)
 		out.Hits = append(out.Hits, h)

@@ -157,7 +157,7 @@ func TestOnlyFailedChargesAreAnswered(t *testing.T) {
 }
 
 func TestErrorsOfTheCallerPass(t *testing.T) {
-	for _, cause := range []error{ratelimit.ErrConflict, fmt.Errorf("charge: %w", ratelimit.ErrLimit)} {
+	for _, cause := range []error{ratelimit.ErrConflict, fmt.Errorf("charge: %w", ratelimit.ErrLimit), ratelimit.ErrCancelled} {
 		f := &faulty{}
 		f.behave(func(_ context.Context, charges []ratelimit.Charge) { charges[0].Err = cause })
 		s := newStore(t, f, Options{})

@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -52,7 +53,19 @@ func (b *batch) add(s *stream, request []byte) {
 		b.calls = append(b.calls, Call{})
 	}
 	call := &b.calls[len(b.calls)-1]
-	*call = Call{Request: request, Header: s.kept, Reply: call.Reply[:0]}
+	*call = Call{Request: request, Header: s.kept, Cancelled: lowered(call.Cancelled), Reply: call.Reply[:0]}
+	s.flag = call.Cancelled
+}
+
+// lowered returns a flag that is false, of the memory of one that nobody looks at any more, if there is one.
+func lowered(flag *atomic.Bool) *atomic.Bool {
+	switch {
+	case flag == nil:
+		return new(atomic.Bool)
+	case flag.Load(): // storing costs more than looking
+		flag.Store(false)
+	}
+	return flag
 }
 
 // release gives the memory back.
@@ -85,7 +98,7 @@ func (b *batch) forgetCancelled(first int) {
 		}
 		if n != i {
 			b.streams[n] = b.streams[i]
-			b.calls[n], b.calls[i] = b.calls[i], b.calls[n] // replies keep their memory
+			b.calls[n], b.calls[i] = b.calls[i], b.calls[n] // replies and flags keep their memory
 		}
 		n++
 	}

@@ -2,6 +2,7 @@ package fastgrpc
 
 import (
 	"context"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 )
@@ -12,6 +13,8 @@ type Call struct {
 	Request []byte
 	// Header is the value of the field Options.KeepHeader, empty if the request has none.
 	Header string
+	// Cancelled turns true when nobody waits for the answer any more. Any goroutine may ask until the handler returns.
+	Cancelled *atomic.Bool
 	// Reply is what the serialized answer is appended to. It is sent if Code is OK.
 	Reply []byte
 	// Code is codes.OK when the handler is called.

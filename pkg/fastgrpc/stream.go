@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -31,7 +32,8 @@ type stream struct {
 	ended     bool // the peer has sent END_STREAM
 	queued    bool // in a batch
 	batch     *batch
-	cancelled bool // nobody waits for the answer
+	flag      *atomic.Bool // Cancelled of its call in the batch
+	cancelled bool         // nobody waits for the answer
 
 	answer   []byte // what is left to send for want of window
 	trailer  bool   // trailers follow
@@ -255,13 +257,14 @@ func (c *conn) cancel(s *stream) {
 	c.abandon(s)
 }
 
-// abandon tells that nobody waits for a call that is in a batch, which goes on holding it. A handler that waits for such calls
-// alone may stop.
+// abandon tells that nobody waits for a call that is in a batch, which goes on holding it. Its handler is told, and may stop if
+// it waits for such calls alone.
 func (c *conn) abandon(s *stream) {
 	if s.cancelled {
 		return
 	}
 	s.cancelled = true
+	s.flag.Store(true)
 	if b := s.batch; b.running != nil {
 		if b.live--; b.live == 0 {
 			b.running.cancel()

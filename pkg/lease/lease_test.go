@@ -238,6 +238,44 @@ func TestCallersThatLeave(t *testing.T) {
 	}
 }
 
+// late is a store that takes its time: what may be cancelled is so before it is sent.
+type late struct{ engine.Store }
+
+func (l late) Take(ctx context.Context, charges []ratelimit.Charge) {
+	for i := range charges {
+		if cancelled := charges[i].Cancelled; cancelled != nil && cancelled.Load() {
+			charges[i].Err = ratelimit.ErrCancelled
+		} else {
+			l.Store.Take(ctx, charges[i:i+1])
+		}
+	}
+}
+
+// A charge that is cancelled while the store is asked is no reason to end leases: what it would have spent stays there.
+func TestCancelledCharges(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock(start)
+	s := lease.New(late{memory(t, clock.Now)}, lease.Options{Now: clock.Now})
+	s.Listening(true)
+	l := limit(t, ratelimit.FixedWindow, 1000, time.Second, usual)
+	warm(t, s, "k:1", l)
+	held := s.Stats().Held
+	charges := []ratelimit.Charge{charge(hit("k:1", l, held+1)), charge(hit("another:1", l, 1))}
+	for i := range charges {
+		charges[i].Cancelled = new(atomic.Bool)
+		charges[i].Cancelled.Store(true)
+	}
+	s.Take(t.Context(), charges)
+	for i := range charges {
+		if !errors.Is(charges[i].Err, ratelimit.ErrCancelled) {
+			t.Errorf("charge %d: error %v", i, charges[i].Err)
+		}
+	}
+	if stats := s.Stats(); held == 0 || stats.Held < held {
+		t.Errorf("%+v, want at least %d held", stats, held)
+	}
+}
+
 // Looks see what is held; costs above it take the rest from the store; groups and charges with an ID know nothing of it.
 func TestCosts(t *testing.T) {
 	t.Parallel()

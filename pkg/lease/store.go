@@ -206,7 +206,7 @@ func gone(ctx context.Context, c *ratelimit.Charge) bool {
 		return true
 	}
 	return ctx.Err() == nil && !errors.Is(c.Err, ratelimit.ErrConflict) && !errors.Is(c.Err, ratelimit.ErrLimit) &&
-		!errors.Is(c.Err, engine.ErrPostponed)
+		!errors.Is(c.Err, ratelimit.ErrCancelled) && !errors.Is(c.Err, engine.ErrPostponed)
 }
 
 // current reports whether what the store said is still of use to the counter. The shard's mu is held.

@@ -1,12 +1,18 @@
 package ratelimit
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 )
 
 // ErrConflict is a charge's error when its ID was used before for other hits.
 var ErrConflict = errors.New("the request id was used before for a different request")
+
+// ErrCancelled is a charge's error when it was left out because it was cancelled: nothing was charged. It wraps context.Canceled.
+var ErrCancelled = fmt.Errorf("nobody waits for the answer: %w", context.Canceled)
 
 // Charge is one all-or-nothing group: every hit is allowed and charged, or none is charged.
 //
@@ -19,6 +25,10 @@ type Charge struct {
 	Hits []Hit
 	// Results has one element per hit, provided by the caller.
 	Results []Result
+	// Cancelled, if not nil, turns true when nobody waits for the answer any more, which may be at any time. A store that keeps
+	// charges waiting before it sends them asks at the last moment: it leaves out those that are cancelled by then, which fail
+	// with ErrCancelled. It does not ask after it has returned.
+	Cancelled *atomic.Bool
 	// OnFailure says what a guarding store answers when the store behind it cannot decide. 0: the server's setting.
 	OnFailure FailureMode
 	// Degraded tells that the answer is not the store's: which failure mode gave it.

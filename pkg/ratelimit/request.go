@@ -1,5 +1,7 @@
 package ratelimit
 
+import "sync/atomic"
+
 // Entry is one key and value of a descriptor. Both are bytes that a client may control: they need not be UTF-8 and may
 // have any length. Whoever shows one escapes it, whoever stores one bounds it.
 type Entry struct{ Key, Value string }
@@ -30,6 +32,9 @@ type Request struct {
 	// Atomic asks for one all-or-nothing charge over everything that the request matches. Else each descriptor is charged
 	// on its own, and a single limit whose remaining budget is smaller than the cost is emptied (see Hit.Partial).
 	Atomic bool
+	// Cancelled, if not nil, turns true when nobody waits for the decision any more: what was not sent to the store by then is
+	// not charged. See Charge.Cancelled.
+	Cancelled *atomic.Bool
 	// Fallback is the limit of descriptors that neither a rule nor the domain's default covers. nil: such a descriptor is
 	// allowed and carries no limit.
 	Fallback *Limit

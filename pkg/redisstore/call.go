@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -31,14 +32,16 @@ type call struct {
 
 // charge is a copy of a charge, as it is sent.
 type charge struct {
-	at      int // among the caller's charges
-	hits    []ratelimit.Hit
-	results []ratelimit.Result
-	err     error
-	idKey   string // under which its ID is remembered; empty: it has none
-	mark    [markSize]byte
-	decided int64   // when, in microseconds since the Unix epoch; only with an ID
-	next    *charge // the next one that is counted with it, see request.add
+	at        int // among the caller's charges
+	hits      []ratelimit.Hit
+	results   []ratelimit.Result
+	cancelled *atomic.Bool // the caller's memory: asked only while the caller is there
+	leftOut   bool         // because it is cancelled; guarded by the lane's mu once the call is in the queue
+	err       error
+	idKey     string // under which its ID is remembered; empty: it has none
+	mark      [markSize]byte
+	decided   int64   // when, in microseconds since the Unix epoch; only with an ID
+	next      *charge // the next one that is counted with it, see request.add
 }
 
 // state is where a call is.
@@ -96,7 +99,7 @@ func check(c *ratelimit.Charge) bool {
 // add copies charge number at of the caller's. tagged says that keys are written as in a Cluster. After the last one, ready
 // must be called.
 func (c *call) add(from *ratelimit.Charge, at int, tagged bool) {
-	to := charge{at: at, err: errUndecided}
+	to := charge{at: at, cancelled: from.Cancelled, err: errUndecided}
 	for i := range from.Hits {
 		hit := from.Hits[i]
 		if tagged && !hit.Limit.EnvoyKey {
@@ -152,10 +155,21 @@ func (c *call) deliver(charges []ratelimit.Charge) {
 	}
 }
 
-// refuse fails all charges.
+// leaveOut leaves out the charges that are cancelled. The caller is there, which the lane's mu sees to.
+func (c *call) leaveOut() {
+	for i := range c.charges {
+		if to := &c.charges[i]; to.cancelled != nil && to.cancelled.Load() {
+			to.leftOut, to.err = true, ratelimit.ErrCancelled
+		}
+	}
+}
+
+// refuse fails all charges but those that are left out.
 func (c *call) refuse(err error) {
 	for i := range c.charges {
-		c.charges[i].err = err
+		if !c.charges[i].leftOut {
+			c.charges[i].err = err
+		}
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrUnavailable is wrapped by the error of every charge that Redis did not decide, whatever the reason: it cannot be
-	// reached, does not answer in time, or refuses to. The charge may have been counted.
+	// ErrUnavailable is wrapped by the error of every charge that Redis was to decide and did not, whatever the reason: it cannot
+	// be reached, does not answer in time, or refuses to. The charge may have been counted.
 	ErrUnavailable = errors.New("redis did not decide")
 	// ErrCrossSlot is the error of a charge, in a Cluster, whose hits cannot be counted together: their keys are not of one
 	// descriptor, so they live in different slots, and perhaps on different nodes.

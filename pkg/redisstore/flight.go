@@ -17,7 +17,7 @@ type flight struct {
 }
 
 // run sends the calls' charges and waits for what comes of them, by the leader's deadline. ctx is the leader's; once the flight
-// has begun others ride along, so its end alone is no reason to turn back.
+// has begun others ride along, so its end alone is no reason to turn back. If nothing is left to send, nothing is sent.
 func (f *flight) run(ctx context.Context, l *lane, leader *call) {
 	s := l.store
 	var skip *call
@@ -31,6 +31,9 @@ func (f *flight) run(ctx context.Context, l *lane, leader *call) {
 	f.bound.begin(leader.deadline)
 	defer f.bound.end()
 	f.load(l, skip)
+	if len(f.requests) == 0 {
+		return
+	}
 	for _, r := range f.requests {
 		r.pack(f.clock(s), &s.options)
 	}
@@ -41,7 +44,7 @@ func (f *flight) run(ctx context.Context, l *lane, leader *call) {
 	}
 }
 
-// load makes requests of the calls' charges, in their order. skip is left out.
+// load makes requests of the calls' charges, in their order, but for those that are left out, and for all of skip's.
 func (f *flight) load(l *lane, skip *call) {
 	f.now = l.store.now()
 	for _, c := range f.calls {
@@ -49,7 +52,9 @@ func (f *flight) load(l *lane, skip *call) {
 			continue
 		}
 		for i := range c.charges {
-			f.request(l, &c.charges[i]).add(&c.charges[i], f.now)
+			if charge := &c.charges[i]; !charge.leftOut {
+				f.request(l, charge).add(charge, f.now)
+			}
 		}
 	}
 }

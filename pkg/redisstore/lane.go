@@ -99,7 +99,11 @@ func (l *lane) wait(ctx context.Context, c *call, charges []ratelimit.Charge) bo
 	c.state = gone
 	err := left(ctx)
 	for i := range c.charges {
-		charges[c.charges[i].at].Err = err
+		if to := &charges[c.charges[i].at]; c.charges[i].leftOut {
+			to.Err = ratelimit.ErrCancelled
+		} else {
+			to.Err = err
+		}
 	}
 	l.mu.Unlock()
 	return false
@@ -182,7 +186,7 @@ func (l *lane) drop(c *call, now time.Time) bool {
 }
 
 // board takes calls into the leader's flight, in the order in which they came, up to a batch, and none that has much more
-// time than the leader. mu is held.
+// time than the leader. Of those on board it leaves out the charges that are cancelled. mu is held.
 func (l *lane) board(leader *call, now time.Time) {
 	f := leader.flight
 	hits, boarded := len(leader.hits), false
@@ -205,6 +209,9 @@ func (l *lane) board(leader *call, now time.Time) {
 	}
 	if !boarded {
 		f.calls = append(f.calls, leader)
+	}
+	for _, c := range f.calls {
+		c.leaveOut()
 	}
 	l.shared.Store(len(f.calls) > 1)
 	l.sent = now

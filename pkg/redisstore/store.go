@@ -68,7 +68,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // other callers ask for at the same time goes in the same round trip. A ctx that is cancelled without a deadline ends the
 // wait, unless this caller's goroutine is the one that runs the round trip.
 //
-// The error of a charge that was not decided wraps ErrUnavailable, ErrCrossSlot, ErrTooManyHits or ratelimit.ErrConflict.
+// The error of a charge that was not decided wraps ErrUnavailable, ErrCrossSlot, ErrTooManyHits, ratelimit.ErrConflict, or
+// ratelimit.ErrCancelled if the charge was cancelled by the time at which its round trip began.
 func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 	deadline := s.deadline(ctx)
 	for len(charges) > 0 {
