@@ -39,7 +39,8 @@ func (r *replica) start() {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), r.binary, "serve", "--config", os.DevNull, "--rules", r.rules, "--quiet")
 	cmd.Env = append(os.Environ(), "WEIR_SERVER_HOST=127.0.0.1", "WEIR_SERVER_GRPC_PORT="+r.port(r.grpc), "WEIR_SERVER_FAST_PORT=0", "WEIR_SERVER_PORT="+r.port(r.web),
-		"WEIR_REDIS_URL=redis://"+r.redis.Addr()+"/0", "WEIR_SERVER_GRPC_MAX_CONNECTION_AGE=5s")
+		"WEIR_REDIS_URL=redis://"+r.redis.Addr()+"/0", "WEIR_SERVER_GRPC_MAX_CONNECTION_AGE=5s",
+		"WEIR_DATABASE_PATH="+filepath.Join(r.t.TempDir(), "weir.db"))
 	r.process = servers.StartCommand(r.t, "weir on "+r.grpc, cmd)
 	ready := r.process.Await(r.t, func() bool {
 		body, ok := r.get("/readyz")

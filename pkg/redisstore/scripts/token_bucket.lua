@@ -52,7 +52,7 @@ local function token_bucket()
     idle = idle,
     write = function(key, l, s, t)
       -- A bucket in use is needed longer with every charge: some spare time saves setting the time to live each time.
-      local needed = idle(s, l)
+      local needed = ceil(s.a / l.rate)
       local spare = needed
       if spare > MINUTE then
         spare = MINUTE
