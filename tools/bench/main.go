@@ -24,7 +24,7 @@ import (
 
 type settings struct {
 	weir, redis, peer, envoy string // programs
-	page, json               string // files to write; empty: none
+	page, readme, json       string // files to write; empty: none
 	rounds                   int
 	warmup, duration         time.Duration
 	keys                     int
@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&s.peer, "peer", "build/peers/ratelimit", "the `PROGRAM` of envoyproxy/ratelimit; it is left out if it is not there")
 	flag.StringVar(&s.envoy, "envoy", "build/venv/bin/envoy", "the Envoy `PROGRAM`")
 	flag.StringVar(&s.page, "page", "docs/benchmarks.md", "the `FILE` whose tables are written; empty: none")
+	flag.StringVar(&s.readme, "readme", "README.md", "the `FILE` whose summary is written; empty: none")
 	flag.StringVar(&s.json, "json", "build/benchmarks.json", "the `FILE` that all rounds are written to; empty: none")
 	flag.IntVar(&s.rounds, "rounds", 5, "turns of each server in each table")
 	flag.DurationVar(&s.warmup, "warmup", 500*time.Millisecond, "before each measurement")
@@ -99,10 +100,15 @@ func run(ctx context.Context, s settings, stdout, stderr *os.File) error {
 			return err
 		}
 	}
-	if s.page == "" {
-		return nil
+	for path, figures := range map[string]string{s.page: tables(results), s.readme: digest(results)} {
+		if path == "" {
+			continue
+		}
+		if err := writePage(path, figures); err != nil {
+			return err
+		}
 	}
-	return writePage(s.page, results)
+	return nil
 }
 
 // measure runs one scene. More wrong or missing replies than the share faults make its figures worthless.

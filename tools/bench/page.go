@@ -27,12 +27,12 @@ const (
 )
 
 // writePage replaces what stands between the marks.
-func writePage(path string, r results) error {
+func writePage(path, figures string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	page, err := replace(text, tables(r))
+	page, err := replace(text, figures)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -46,6 +46,14 @@ func replace(page []byte, figures string) ([]byte, error) {
 		return nil, fmt.Errorf("there is no place for the figures: write the marks %q and %q", strings.TrimSpace(begin), end)
 	}
 	return fmt.Appendf(nil, "%s%s\n%s\n%s%s", before, begin, figures, end, after), nil
+}
+
+// digest is the generated part of the README.
+func digest(r results) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "Measured %s on %s.\n\n", r.About.Date, r.About.Machine)
+	summary(&out, r)
+	return out.String()
 }
 
 // tables is the generated part of the page.

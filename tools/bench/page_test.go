@@ -79,7 +79,7 @@ func TestWritePage(t *testing.T) {
 	r := sample(flat(echo, 20), flat(weirMemory, 10))
 	var first string
 	for range 2 { // writing it again changes nothing
-		if err := writePage(path, r); err != nil {
+		if err := writePage(path, tables(r)); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(path)

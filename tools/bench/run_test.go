@@ -21,12 +21,15 @@ func quick(t *testing.T) settings {
 	t.Helper()
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.md")
-	if err := os.WriteFile(page, []byte(begin+end), 0o600); err != nil {
-		t.Fatal(err)
+	readme := filepath.Join(dir, "readme.md")
+	for _, path := range []string{page, readme} {
+		if err := os.WriteFile(path, []byte(begin+end), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return settings{
 		weir: servers.WeirBinary(t), redis: "redis-server", peer: filepath.Join(dir, "nothing"), envoy: servers.FindEnvoy(t),
-		page: page, json: filepath.Join(dir, "new", "all.json"),
+		page: page, readme: readme, json: filepath.Join(dir, "new", "all.json"),
 		rounds: 1, warmup: 10 * time.Millisecond, duration: 200 * time.Millisecond, keys: 50, faults: 1,
 	}
 }
@@ -41,6 +44,9 @@ func TestRun(t *testing.T) {
 	page, err := os.ReadFile(s.page)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if readme, err := os.ReadFile(s.readme); err != nil || !strings.Contains(string(readme), "| "+string(grpcRedis)+" |") || strings.Contains(string(readme), "###") {
+		t.Errorf("the README's summary is %s (%v)", readme, err)
 	}
 	text, err := os.ReadFile(s.json)
 	if err != nil {
@@ -58,18 +64,31 @@ func TestRun(t *testing.T) {
 	if len(all.Scenes) != len(scenes) {
 		t.Errorf("%d of %d scenes were measured", len(all.Scenes), len(scenes))
 	}
+	var asked, answered int
 	for i, scene := range all.Scenes {
 		if !strings.Contains(string(page), "### "+scene.Title+"\n") {
 			t.Errorf("the page has no %q:\n%s", scene.Title, page)
 		}
 		for j, target := range scene.Report.Targets {
-			if m := target.Median; m.Calls == 0 || m.CPUTotal <= 0 || contestant(target.Name) != scenes[i].contestants[j] {
+			if contestant(target.Name) != scenes[i].contestants[j] {
+				t.Errorf("%s: %s was measured for %s", scene.Title, target.Name, scenes[i].contestants[j])
+			}
+			m := target.Median
+			asked++
+			if m.Calls == 0 && len(m.Faults) > 0 {
+				continue // on a busy machine a server may miss all deadlines of so short a turn
+			}
+			answered++
+			if m.Calls == 0 || m.CPUTotal <= 0 {
 				t.Errorf("%s: %s had %d calls at %v us", scene.Title, target.Name, m.Calls, m.CPUTotal)
 			}
 			if _, has := target.Median.CPU["redis"]; has != slices.Contains(inRedis, contestant(target.Name)) {
 				t.Errorf("%s: of %s Redis is measured: %v", scene.Title, target.Name, has)
 			}
 		}
+	}
+	if 2*answered < asked {
+		t.Errorf("%d of %d servers answered", answered, asked)
 	}
 	if a := all.About; a.Go == "" || a.Grpc == "" || a.Weir == "" || a.Redis == "" || a.Machine == "" || a.Peer != "" {
 		t.Errorf("about %+v", a)
