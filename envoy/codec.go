@@ -16,9 +16,7 @@ type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*reply); ok {
-		data := r.data
-		r.data = nil
-		return mem.BufferSlice{mem.NewBuffer(data, replies)}, nil
+		return mem.BufferSlice{mem.NewBuffer((*[]byte)(r), replies)}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }

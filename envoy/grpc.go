@@ -49,8 +49,8 @@ func (r *request) release() {
 	}
 }
 
-// reply is a serialized RateLimitResponse in a buffer of replies. The codec hands the buffer to grpc-go, which puts it back.
-type reply struct{ data *[]byte }
+// reply is a serialized RateLimitResponse in a buffer of replies, which the codec hands to grpc-go, and grpc-go puts back.
+type reply []byte
 
 // exchange is what one call needs while it is handled, kept to be used again.
 type exchange struct {
@@ -117,5 +117,5 @@ func (s grpcServer) shouldRateLimit(ctx context.Context, e *exchange) (*reply, e
 		return nil, status.Error(call.Code, call.Message)
 	}
 	*data = call.Reply
-	return &reply{data}, nil
+	return (*reply)(data), nil
 }

@@ -98,16 +98,17 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 	call, cancel := s.bounded(ctx, start)
 	s.guard(call, charges)
 	cancel()
-	end := time.Now()
+	took := time.Since(start)
+	end := start.Add(took)
 
 	found := s.judge(charges)
 	switch {
 	case found.decided > 0:
 		s.breaker.succeeded(epoch, end)
-	case found.blame != nil && !s.hasty(ctx, end.Sub(start), found.blame):
+	case found.blame != nil && !s.hasty(ctx, took, found.blame):
 		s.breaker.failed(epoch, end, found.blame)
 	}
-	if errors.Is(ctx.Err(), context.Canceled) {
+	if found.failed > 0 && errors.Is(ctx.Err(), context.Canceled) {
 		found.failed = 0 // the caller has left: nobody waits for an answer
 	}
 	if found.failed > 0 {
@@ -115,7 +116,7 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 		s.grumble(found.cause, end)
 	}
 	if s.options.OnTake != nil {
-		s.options.OnTake(end.Sub(start), found.failed, len(charges))
+		s.options.OnTake(took, found.failed, len(charges))
 	}
 }
 

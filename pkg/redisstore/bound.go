@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// bound is the context of one round trip after the other, or of one wait for it: it ends at the deadline of the one that is
-// under way, and is never cancelled. Hardly any lasts until then. So the timer behind it is not stopped when a round trip ends,
+// bound is the context of one round trip after the other: it ends at the deadline of the one that is under way, and is never
+// cancelled. Hardly any lasts until then. So the timer behind it is not stopped when a round trip ends,
 // but goes on to the next one's deadline when it goes off: setting timers costs more than one that is in vain now and then,
 // because it may wake a processor that sleeps.
 type bound struct {

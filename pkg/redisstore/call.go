@@ -19,9 +19,10 @@ type call struct {
 	results []ratelimit.Result
 	text    []byte
 
+	ctx      context.Context //nolint:containedctx // the caller's, which waits
+	done     <-chan struct{} // ctx's
 	deadline time.Time
-	wake     chan struct{} // gets one token when the call has landed, or is to lead
-	bound    bound         // of a caller that waits
+	wake     chan signal // gets one when the caller need not wait any longer
 
 	// Guarded by the lane's mu.
 	state      state
@@ -51,8 +52,17 @@ const (
 	waiting state = iota // in the queue
 	leading              // its caller runs, or is about to run, a flight
 	riding               // in a flight that another caller runs
+	leaving              // riding, but its caller has been sent away
 	landed               // its results are there
-	gone                 // its caller has left
+	gone                 // its caller has left it to the flight that it rides in
+)
+
+// signal is what a caller that waits is told.
+type signal bool
+
+const (
+	goOn     signal = false // the call has landed, or is to lead
+	sentAway signal = true  // its time, or its caller's, is over, but the flight that it rides in has not landed
 )
 
 // keepHits bounds the memory that is kept for the next call, in hits.
@@ -64,7 +74,7 @@ type calls struct{ pool sync.Pool }
 func (p *calls) get(deadline time.Time) *call {
 	c, ok := p.pool.Get().(*call)
 	if !ok {
-		c = &call{wake: make(chan struct{}, 1)}
+		c = &call{wake: make(chan signal, 1)}
 	}
 	c.deadline, c.state = deadline, waiting
 	return c
@@ -78,6 +88,7 @@ func (p *calls) put(c *call) {
 	clear(c.charges)
 	clear(c.hits)
 	c.charges, c.hits, c.results, c.text = c.charges[:0], c.hits[:0], c.results[:0], c.text[:0]
+	c.ctx, c.done = nil, nil
 	c.prev, c.next, c.flight = nil, nil, nil
 	p.pool.Put(c)
 }
@@ -173,10 +184,20 @@ func (c *call) refuse(err error) {
 	}
 }
 
-// left is the error of charges whose caller does not wait any longer.
-func left(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return unavailable(err)
+// over reports whether the call is not to be waited for any longer.
+func (c *call) over(now time.Time) bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return !now.Before(c.deadline)
+	}
+}
+
+// left is the error of charges that are over.
+func (c *call) left() error {
+	if c.ctx != nil && c.ctx.Err() != nil {
+		return unavailable(c.ctx.Err())
 	}
 	return unavailable(context.DeadlineExceeded)
 }

@@ -78,13 +78,14 @@ func (s *Store) takeCluster(ctx context.Context, deadline time.Time, charges []r
 	for i := range parts {
 		parts[i].call.ready()
 	}
+	now := time.Now()
 	if len(parts) == 1 {
-		parts[0].lane.do(ctx, parts[0].call, charges)
+		parts[0].lane.do(ctx, parts[0].call, charges, now)
 		return
 	}
 	var group sync.WaitGroup
 	for _, p := range parts {
-		group.Go(func() { p.lane.do(ctx, p.call, charges) })
+		group.Go(func() { p.lane.do(ctx, p.call, charges, now) })
 	}
 	group.Wait()
 }

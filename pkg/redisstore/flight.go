@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -16,13 +15,13 @@ type flight struct {
 	micros   int64
 }
 
-// run sends the calls' charges and waits for what comes of them, by the leader's deadline. ctx is the leader's; once the flight
-// has begun others ride along, so its end alone is no reason to turn back. If nothing is left to send, nothing is sent.
-func (f *flight) run(ctx context.Context, l *lane, leader *call) {
+// run sends the calls' charges and waits for what comes of them, by the leader's deadline. Once the flight has begun others
+// ride along, so the end of the leader's context alone is no reason to turn back. If nothing is left to send, nothing is sent.
+func (f *flight) run(l *lane, leader *call) {
 	s := l.store
 	var skip *call
-	if ctx.Err() != nil {
-		leader.refuse(left(ctx))
+	if leader.ctx.Err() != nil {
+		leader.refuse(leader.left())
 		if len(f.calls) == 1 {
 			return
 		}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,37 +26,39 @@ const (
 
 // lane is the way to one server: the calls that wait, and the number of flights (round trips) under way.
 //
-// There is no timer and no goroutine of its own. A caller that finds no flight under way sends its call at once. What comes
-// while one is under way waits; when the flight lands it goes together in the next one, which one of these callers runs for
-// all. A further flight starts early if there is a whole batch, or if the last one was sent long ago: its connection may be
-// dead, and must not hold up calls that are not on it.
+// No flight is held back by a timer or run by a goroutine of the lane's own. A caller that finds no flight under way sends its
+// call at once. What comes while one is under way waits; when the flight lands it goes together in the next one, which one of
+// these callers runs for all. A further flight starts early if there is a whole batch, or if the last one was sent long ago:
+// its connection may be dead, and must not hold up calls that are not on it.
 type lane struct {
 	store *Store
 	node  *redis.Client // of a Cluster; nil: the one server
 
 	mu          sync.Mutex
 	first, last *call // the queue
-	hits        int   // in the queue, those of callers that have left included
+	hits        int   // in the queue
 	came        uint64
 	flights     int
+	flying      []*flight // those of them that have passengers on board
 	sent        time.Time // the latest flight
+	watch       watch
 
 	shared atomic.Bool // the latest flight had several calls
 }
 
 // do decides a call by its deadline, and tells its caller's charges what came of it.
-func (l *lane) do(ctx context.Context, c *call, charges []ratelimit.Charge) {
-	now := time.Now()
-	if ctx.Err() != nil || !now.Before(c.deadline) {
-		c.refuse(left(ctx))
+func (l *lane) do(ctx context.Context, c *call, charges []ratelimit.Charge, now time.Time) {
+	c.ctx, c.done = ctx, ctx.Done()
+	if c.over(now) {
+		c.refuse(c.left())
 	} else if leads, err := l.enter(c, now); err != nil {
 		c.refuse(err)
 	} else {
-		if !leads && !l.wait(ctx, c, charges) {
+		if !leads && <-c.wake == sentAway && l.leave(c, charges) {
 			return
 		}
 		if c.flight != nil {
-			l.lead(ctx, c)
+			l.lead(c)
 		}
 	}
 	c.deliver(charges)
@@ -71,33 +74,26 @@ func (l *lane) enter(c *call, now time.Time) (leads bool, err error) {
 	}
 	l.push(c)
 	leader := l.appoint(now)
+	if c.state == waiting {
+		l.mind(c, now)
+	}
 	l.mu.Unlock()
 	if leader != nil && leader != c {
-		leader.wake <- struct{}{}
+		leader.wake <- goOn
 	}
 	return leader == c, nil
 }
 
-// wait returns true when the call has landed or is to lead. If its time is over before, it fails the charges and returns
-// false; the call is the flight's then.
-func (l *lane) wait(ctx context.Context, c *call, charges []ratelimit.Charge) bool {
-	c.bound.begin(c.deadline)
-	select {
-	case <-c.wake:
-		c.bound.end()
-		return true
-	case <-ctx.Done():
-	case <-c.bound.Done():
-	}
-	c.bound.end() // before anybody else may use the call
+// leave fails the charges of a call that was sent away and is still in a flight, which it belongs to from then on. It returns
+// false if the flight has landed meanwhile.
+func (l *lane) leave(c *call, charges []ratelimit.Charge) bool {
 	l.mu.Lock()
-	if c.state != waiting && c.state != riding {
-		l.mu.Unlock()
-		<-c.wake // it is on its way
-		return true
+	defer l.mu.Unlock()
+	if c.state != leaving {
+		return false
 	}
 	c.state = gone
-	err := left(ctx)
+	err := c.left()
 	for i := range c.charges {
 		if to := &charges[c.charges[i].at]; c.charges[i].leftOut {
 			to.Err = ratelimit.ErrCancelled
@@ -105,8 +101,7 @@ func (l *lane) wait(ctx context.Context, c *call, charges []ratelimit.Charge) bo
 			to.Err = err
 		}
 	}
-	l.mu.Unlock()
-	return false
+	return true
 }
 
 func (l *lane) push(c *call) {
@@ -168,20 +163,15 @@ func (l *lane) appoint(now time.Time) (leader *call) {
 	return leader
 }
 
-// drop takes a call out of the queue whose caller has left, or whose time is over. It reports whether it did. mu is held.
+// drop takes a call out of the queue whose time is over, or whose caller's context is. It reports whether it did. mu is held.
 func (l *lane) drop(c *call, now time.Time) bool {
-	switch {
-	case c.state == gone:
-		l.remove(c)
-		l.store.calls.put(c)
-	case !now.Before(c.deadline):
-		l.remove(c)
-		c.refuse(unavailable(context.DeadlineExceeded))
-		c.state = landed
-		c.wake <- struct{}{}
-	default:
+	if !c.over(now) {
 		return false
 	}
+	l.remove(c)
+	c.refuse(c.left())
+	c.state = landed
+	c.wake <- goOn
 	return true
 }
 
@@ -215,10 +205,13 @@ func (l *lane) board(leader *call, now time.Time) {
 	}
 	l.shared.Store(len(f.calls) > 1)
 	l.sent = now
+	if len(f.calls) > 1 {
+		l.flying = append(l.flying, f)
+	}
 }
 
 // lead runs the flight that a call leads, and tells its passengers.
-func (l *lane) lead(ctx context.Context, leader *call) {
+func (l *lane) lead(leader *call) {
 	if l.shared.Load() {
 		// Whoever else is ready to run and about to come gets on board. Where nobody is, that would only wake a thread in vain.
 		runtime.Gosched()
@@ -228,18 +221,24 @@ func (l *lane) lead(ctx context.Context, leader *call) {
 	l.mu.Unlock()
 	f := leader.flight
 	defer l.land(f, leader)
-	f.run(ctx, l, leader)
+	f.run(l, leader)
 }
 
 // land ends a flight and starts the next one.
 func (l *lane) land(f *flight, leader *call) {
 	l.mu.Lock()
+	if at := slices.Index(l.flying, f); at >= 0 {
+		l.flying = slices.Delete(l.flying, at, at+1)
+	}
 	for i, c := range f.calls {
 		switch {
 		case c == leader:
 			f.calls[i] = nil
 		case c.state == gone:
 			l.store.calls.put(c)
+			f.calls[i] = nil
+		case c.state == leaving: // and awake
+			c.state = landed
 			f.calls[i] = nil
 		default:
 			c.state = landed
@@ -250,11 +249,11 @@ func (l *lane) land(f *flight, leader *call) {
 	l.mu.Unlock()
 	for _, c := range f.calls {
 		if c != nil {
-			c.wake <- struct{}{}
+			c.wake <- goOn
 		}
 	}
 	if next != nil {
-		next.wake <- struct{}{}
+		next.wake <- goOn
 	}
 	l.store.flights.put(f, &l.store.requests)
 }

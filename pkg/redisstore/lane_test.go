@@ -129,6 +129,7 @@ func TestTakeOff(t *testing.T) {
 	s := grounded(t)
 	l := &s.lane
 	now := time.Now()
+	l.watch.rings = now.Add(-time.Hour) // set, as far as the lane knows: nobody looks
 	enter := func(hits int, deadline time.Time) *call {
 		c := s.calls.get(deadline)
 		for i, charge := range charges(t, 1, hits) {

@@ -65,21 +65,25 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // Take decides the charges as engine.Store says, by ctx's deadline or within Options.Timeout, whichever is earlier; what
-// other callers ask for at the same time goes in the same round trip. A ctx that is cancelled without a deadline ends the
-// wait, unless this caller's goroutine is the one that runs the round trip.
+// other callers ask for at the same time goes in the same round trip. A ctx that is cancelled before its deadline ends the
+// wait within 10 ms, unless this caller's goroutine is the one that runs the round trip.
 //
 // The error of a charge that was not decided wraps ErrUnavailable, ErrCrossSlot, ErrTooManyHits, ratelimit.ErrConflict, or
 // ratelimit.ErrCancelled if the charge was cancelled by the time at which its round trip began.
 func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
-	deadline := s.deadline(ctx)
-	for len(charges) > 0 {
+	now := time.Now()
+	deadline := s.deadline(ctx, now)
+	for {
 		n := portion(charges)
 		if s.cluster != nil {
 			s.takeCluster(ctx, deadline, charges[:n])
 		} else {
-			s.takeServer(ctx, deadline, charges[:n])
+			s.takeServer(ctx, deadline, charges[:n], now)
 		}
-		charges = charges[n:]
+		if charges = charges[n:]; len(charges) == 0 {
+			return
+		}
+		now = time.Now()
 	}
 }
 
@@ -94,7 +98,7 @@ func portion(charges []ratelimit.Charge) int {
 	return len(charges)
 }
 
-func (s *Store) takeServer(ctx context.Context, deadline time.Time, charges []ratelimit.Charge) {
+func (s *Store) takeServer(ctx context.Context, deadline time.Time, charges []ratelimit.Charge, now time.Time) {
 	c := s.calls.get(deadline)
 	for i := range charges {
 		if check(&charges[i]) {
@@ -106,7 +110,7 @@ func (s *Store) takeServer(ctx context.Context, deadline time.Time, charges []ra
 		return
 	}
 	c.ready()
-	s.lane.do(ctx, c, charges)
+	s.lane.do(ctx, c, charges, now)
 }
 
 // runServer sends a request to the server until it is executed.
@@ -162,9 +166,9 @@ func (s *Store) now() time.Time {
 	return s.options.Now()
 }
 
-// deadline is the latest time at which a call ends.
-func (s *Store) deadline(ctx context.Context) time.Time {
-	deadline := time.Now().Add(s.options.Timeout)
+// deadline is the latest time at which a call ends that begins now.
+func (s *Store) deadline(ctx context.Context, now time.Time) time.Time {
+	deadline := now.Add(s.options.Timeout)
 	if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
 		return own
 	}
