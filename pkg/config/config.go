@@ -76,7 +76,7 @@ type HTTP struct {
 type GRPC struct {
 	MaxMessageBytes       int           `yaml:"max_message_bytes" min:"1024" max:"67108864" doc:"Size of a request"`
 	MaxConcurrentStreams  int           `yaml:"max_concurrent_streams" min:"1" max:"4294967295" doc:"Calls under way on one connection; Envoy has one connection per worker"`
-	StreamWorkers         int           `yaml:"stream_workers" min:"0" max:"65536" doc:"Goroutines that wait for calls; 0 starts one per call, which costs more"`
+	StreamWorkers         int           `yaml:"stream_workers" min:"0" max:"65536" doc:"Goroutines that wait for calls, as many as calls are usually under way at once: they take turns, so that idle ones cost cache; a call that finds none gets one of its own, 0: all do"`
 	KeepaliveTime         time.Duration `yaml:"keepalive_time" min:"1s" max:"24h" doc:"Idle time after which a client is asked whether it is alive"`
 	KeepaliveTimeout      time.Duration `yaml:"keepalive_timeout" min:"100ms" max:"1h" doc:"Time to answer that, or the connection is closed"`
 	KeepaliveMinTime      time.Duration `yaml:"keepalive_min_time" min:"0s" max:"1h" doc:"Least time between two pings of a client; one that pings more often is cut off"`

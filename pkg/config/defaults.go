@@ -26,7 +26,7 @@ func Defaults() *Config {
 			GRPC: GRPC{
 				MaxMessageBytes:       4 << 20,
 				MaxConcurrentStreams:  1 << 16,
-				StreamWorkers:         128,
+				StreamWorkers:         64,
 				KeepaliveTime:         time.Minute,
 				KeepaliveTimeout:      20 * time.Second,
 				KeepaliveMinTime:      5 * time.Second,
