@@ -85,15 +85,11 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 		s.behind.Take(ctx, charges)
 		return
 	}
-	now := s.options.Now()
-	if len(charges) == 1 {
-		s.takeOne(ctx, charges, now)
-		return
-	}
 	w, ok := s.works.Get().(*work)
 	if !ok {
 		w = new(work)
 	}
+	now := s.options.Now()
 	answered := 0
 	for i := range charges {
 		known, epoch := s.deny(charges, i, now)
@@ -107,7 +103,7 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 	switch {
 	case answered == 0:
 		s.behind.Take(ctx, charges)
-		s.learnAll(charges, w, now)
+		s.learn(charges, w, now)
 	case answered < len(charges):
 		for _, i := range w.origin {
 			w.rest = append(w.rest, charges[i])
@@ -116,23 +112,12 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 		for i, at := range w.origin {
 			charges[at] = w.rest[i]
 		}
-		s.learnAll(charges, w, now)
+		s.learn(charges, w, now)
 	}
 	if answered > 0 {
 		s.answers.Add(uint64(answered))
 	}
 	s.release(w)
-}
-
-// takeOne is Take for one charge, which needs no memory besides.
-func (s *Store) takeOne(ctx context.Context, charges []ratelimit.Charge, now time.Time) {
-	known, epoch := s.deny(charges, 0, now)
-	if known {
-		s.answers.Add(1)
-		return
-	}
-	s.behind.Take(ctx, charges)
-	s.learn(&charges[0], epoch, now)
 }
 
 func (s *Store) release(w *work) {
@@ -199,26 +184,22 @@ func changes(before []ratelimit.Charge, hit *ratelimit.Hit) bool {
 	return len(before) > fewCharges
 }
 
-// learnAll learns from the charges that the store behind has decided.
-func (s *Store) learnAll(charges []ratelimit.Charge, w *work, began time.Time) {
+// learn remembers what the store behind has denied. began is when it was asked.
+func (s *Store) learn(charges []ratelimit.Charge, w *work, began time.Time) {
 	for _, i := range w.origin {
-		s.learn(&charges[i], w.epochs[i], began)
-	}
-}
-
-// learn remembers that the store behind has denied a charge. began is when it was asked, in this epoch of the counter's shard.
-func (s *Store) learn(c *ratelimit.Charge, epoch uint64, began time.Time) {
-	s.outdate(c)
-	if len(c.Hits) != 1 || c.ID != "" || c.Hits[0].Cost == 0 || c.Err != nil || c.Degraded != ratelimit.FailureDefault ||
-		c.Results[0].Allowed {
-		return
-	}
-	hit, result := &c.Hits[0], &c.Results[0]
-	if valid := min(certain(hit, result), s.options.MaxAge); valid > 0 {
-		s.shard(hit.Key).remember(hit.Key, epoch, denial{
-			limit: hit.Limit, cost: hit.Cost, at: began, valid: valid,
-			retryAfter: result.RetryAfter, resetAfter: result.ResetAfter,
-		})
+		c := &charges[i]
+		s.outdate(c)
+		if len(c.Hits) != 1 || c.ID != "" || c.Hits[0].Cost == 0 || c.Err != nil || c.Degraded != ratelimit.FailureDefault ||
+			c.Results[0].Allowed {
+			continue
+		}
+		if valid := min(certain(&c.Hits[0], &c.Results[0]), s.options.MaxAge); valid > 0 {
+			hit, result := &c.Hits[0], &c.Results[0]
+			s.shard(hit.Key).remember(hit.Key, w.epochs[i], denial{
+				limit: hit.Limit, cost: hit.Cost, at: began, valid: valid,
+				retryAfter: result.RetryAfter, resetAfter: result.ResetAfter,
+			})
+		}
 	}
 }
 
