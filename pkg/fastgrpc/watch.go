@@ -3,6 +3,8 @@ package fastgrpc
 import (
 	"sync"
 	"time"
+
+	"github.com/weirhq/weir/pkg/alarm"
 )
 
 // handOverAfter is how long a handler may wait until another goroutine reads its connection: many times as long as a store
@@ -10,23 +12,21 @@ import (
 const handOverAfter = 10 * time.Millisecond
 
 // watch gives the reading of a connection to another goroutine when its own waits in a handler. There is one timer for all
-// handlers, which is stopped when none waits, so that it hardly ever goes off: waking a process for each turn of a clock would
-// cost more than most batches, and so would a timer or a goroutine for each.
+// handlers, set only while some wait: waking a process for each turn of a clock would cost more than most batches, and so would a
+// timer or a goroutine for each.
 type watch struct {
 	mu          sync.Mutex
 	first, last *batch // those to hand over, in the order in which they began to wait
-	timer       *time.Timer
-	armed       bool
+	alarm       alarm.Alarm
 }
 
 // add says that a handler begins that may wait.
 func (w *watch) add(b *batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.armed {
-		w.arm(handOverAfter)
-	}
-	w.push(b, time.Now())
+	now := time.Now()
+	w.alarm.By(now.Add(handOverAfter), w)
+	w.push(b, now)
 }
 
 // remove says that it has ended.
@@ -38,11 +38,11 @@ func (w *watch) remove(b *batch) {
 	}
 }
 
-// look hands over what has waited long enough.
-func (w *watch) look() {
+// Ring hands over what has waited long enough.
+func (w *watch) Ring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.armed = false
+	w.alarm.Rang()
 	now := time.Now()
 	for b := w.first; b != nil && now.Sub(b.began) >= handOverAfter; b = w.first {
 		w.unlink(b)
@@ -55,20 +55,11 @@ func (w *watch) look() {
 		c.mu.Unlock()
 	}
 	if w.first != nil {
-		w.arm(handOverAfter - now.Sub(w.first.began))
+		w.alarm.By(w.first.began.Add(handOverAfter), w)
 	}
 }
 
-// arm sets the timer. mu is held, as it is below.
-func (w *watch) arm(d time.Duration) {
-	w.armed = true
-	if w.timer == nil {
-		w.timer = time.AfterFunc(d, w.look)
-		return
-	}
-	w.timer.Reset(d)
-}
-
+// push puts a batch at the end. mu is held, as it is below.
 func (w *watch) push(b *batch, now time.Time) {
 	b.watched, b.began = true, now
 	b.previous, b.next = w.last, nil

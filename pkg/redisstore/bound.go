@@ -4,19 +4,18 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/weirhq/weir/pkg/alarm"
 )
 
 // bound is the context of one round trip after the other: it ends at the deadline of the one that is under way, and is never
-// cancelled. Hardly any lasts until then. So the timer behind it is not stopped when a round trip ends,
-// but goes on to the next one's deadline when it goes off: setting timers costs more than one that is in vain now and then,
-// because it may wake a processor that sleeps.
+// cancelled. Hardly any lasts until then.
 type bound struct {
 	mu    sync.Mutex
 	ends  time.Time // zero: no round trip is under way
 	done  chan struct{}
 	ended bool // done is closed
-	timer *time.Timer
-	rings time.Time // when the timer goes off; zero: it is not set
+	alarm alarm.Alarm
 }
 
 var _ context.Context = (*bound)(nil)
@@ -42,30 +41,21 @@ func (b *bound) Done() <-chan struct{} {
 	if b.done == nil {
 		b.done = make(chan struct{})
 	}
-	if !b.ended && !b.ends.IsZero() && (b.rings.IsZero() || b.ends.Before(b.rings)) {
-		b.set()
+	if !b.ended && !b.ends.IsZero() {
+		b.alarm.By(b.ends, b)
 	}
 	return b.done
 }
 
-// set has the timer go off at the end. mu is held.
-func (b *bound) set() {
-	b.rings = b.ends
-	if b.timer == nil {
-		b.timer = time.AfterFunc(time.Until(b.ends), b.ring)
-		return
-	}
-	b.timer.Reset(time.Until(b.ends))
-}
-
-func (b *bound) ring() {
+// Ring ends the round trip that is under way if its deadline has come.
+func (b *bound) Ring() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rings = time.Time{}
+	b.alarm.Rang()
 	switch {
 	case b.ends.IsZero() || b.ended:
 	case time.Now().Before(b.ends):
-		b.set()
+		b.alarm.By(b.ends, b)
 	default:
 		b.ended = true
 		close(b.done)

@@ -69,7 +69,7 @@ func TestBound(t *testing.T) {
 		b.end()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if !b.rings.IsZero() {
+		if b.alarm.IsSet() {
 			t.Error("the timer is set while nobody needs it")
 		}
 	})

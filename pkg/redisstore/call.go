@@ -71,11 +71,12 @@ const keepHits = 1 << 10
 // calls are kept to be used again: in steady state a call allocates nothing.
 type calls struct{ pool sync.Pool }
 
-func (p *calls) get(deadline time.Time) *call {
+func (p *calls) get(ctx context.Context, deadline time.Time) *call {
 	c, ok := p.pool.Get().(*call)
 	if !ok {
 		c = &call{wake: make(chan signal, 1)}
 	}
+	c.ctx, c.done = ctx, ctx.Done()
 	c.deadline, c.state = deadline, waiting
 	return c
 }
@@ -196,8 +197,8 @@ func (c *call) over(now time.Time) bool {
 
 // left is the error of charges that are over.
 func (c *call) left() error {
-	if c.ctx != nil && c.ctx.Err() != nil {
-		return unavailable(c.ctx.Err())
+	if err := c.ctx.Err(); err != nil {
+		return unavailable(err)
 	}
 	return unavailable(context.DeadlineExceeded)
 }

@@ -145,7 +145,7 @@ func TestCancelledCallersThatLeave(t *testing.T) {
 	riding[1].Cancelled.Store(true)
 
 	l.mu.Lock()
-	l.flights = 0
+	l.flights = nil
 	leader := l.appoint(time.Now())
 	l.board(leader, time.Now())
 	flight := leader.flight

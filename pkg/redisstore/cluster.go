@@ -73,31 +73,31 @@ func (s *Store) takeCluster(ctx context.Context, deadline time.Time, charges []r
 			c.Err = unavailable(err)
 			continue
 		}
-		s.part(&parts, node, deadline).add(c, i, true)
+		s.part(ctx, &parts, node, deadline).add(c, i, true)
 	}
 	for i := range parts {
 		parts[i].call.ready()
 	}
 	now := time.Now()
 	if len(parts) == 1 {
-		parts[0].lane.do(ctx, parts[0].call, charges, now)
+		parts[0].lane.do(parts[0].call, charges, now)
 		return
 	}
 	var group sync.WaitGroup
 	for _, p := range parts {
-		group.Go(func() { p.lane.do(ctx, p.call, charges, now) })
+		group.Go(func() { p.lane.do(p.call, charges, now) })
 	}
 	group.Wait()
 }
 
 // part returns the call for a node, a new one if there is none yet.
-func (s *Store) part(parts *[]part, node *redis.Client, deadline time.Time) *call {
+func (s *Store) part(ctx context.Context, parts *[]part, node *redis.Client, deadline time.Time) *call {
 	for _, p := range *parts {
 		if p.lane.node == node {
 			return p.call
 		}
 	}
-	p := part{s.nodes.lane(s, node), s.calls.get(deadline)}
+	p := part{s.nodes.lane(s, node), s.calls.get(ctx, deadline)}
 	*parts = append(*parts, p)
 	return p.call
 }

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"runtime"
 	"slices"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weirhq/weir/pkg/alarm"
 	"github.com/weirhq/weir/pkg/ratelimit"
 )
 
@@ -24,7 +24,7 @@ const (
 	late = 10 * time.Millisecond
 )
 
-// lane is the way to one server: the calls that wait, and the number of flights (round trips) under way.
+// lane is the way to one server: the calls that wait, and the flights (round trips) under way.
 //
 // No flight is held back by a timer or run by a goroutine of the lane's own. A caller that finds no flight under way sends its
 // call at once. What comes while one is under way waits; when the flight lands it goes together in the next one, which one of
@@ -38,17 +38,15 @@ type lane struct {
 	first, last *call // the queue
 	hits        int   // in the queue
 	came        uint64
-	flights     int
-	flying      []*flight // those of them that have passengers on board
-	sent        time.Time // the latest flight
-	watch       watch
+	flights     []*flight   // under way
+	sent        time.Time   // the latest flight
+	alarm       alarm.Alarm // to look after those that wait
 
 	shared atomic.Bool // the latest flight had several calls
 }
 
 // do decides a call by its deadline, and tells its caller's charges what came of it.
-func (l *lane) do(ctx context.Context, c *call, charges []ratelimit.Charge, now time.Time) {
-	c.ctx, c.done = ctx, ctx.Done()
+func (l *lane) do(c *call, charges []ratelimit.Charge, now time.Time) {
 	if c.over(now) {
 		c.refuse(c.left())
 	} else if leads, err := l.enter(c, now); err != nil {
@@ -136,8 +134,8 @@ func (l *lane) remove(c *call) {
 // that have waited longest it is the one with the latest deadline, so that the flight may take as long as anyone on it has.
 // mu is held.
 func (l *lane) appoint(now time.Time) (leader *call) {
-	busy := l.flights > 0 && l.hits < maxBatch && now.Sub(l.sent) < late
-	if busy || l.flights >= l.store.flightsAtMost {
+	busy := len(l.flights) > 0 && l.hits < maxBatch && now.Sub(l.sent) < late
+	if busy || len(l.flights) >= l.store.flightsAtMost {
 		return nil
 	}
 	hits := 0
@@ -158,7 +156,7 @@ func (l *lane) appoint(now time.Time) (leader *call) {
 	}
 	l.remove(leader)
 	leader.state, leader.flight = leading, l.store.flights.get()
-	l.flights++
+	l.flights = append(l.flights, leader.flight)
 	l.sent = now
 	return leader
 }
@@ -205,9 +203,6 @@ func (l *lane) board(leader *call, now time.Time) {
 	}
 	l.shared.Store(len(f.calls) > 1)
 	l.sent = now
-	if len(f.calls) > 1 {
-		l.flying = append(l.flying, f)
-	}
 }
 
 // lead runs the flight that a call leads, and tells its passengers.
@@ -227,9 +222,7 @@ func (l *lane) lead(leader *call) {
 // land ends a flight and starts the next one.
 func (l *lane) land(f *flight, leader *call) {
 	l.mu.Lock()
-	if at := slices.Index(l.flying, f); at >= 0 {
-		l.flying = slices.Delete(l.flying, at, at+1)
-	}
+	l.flights = slices.DeleteFunc(l.flights, func(other *flight) bool { return other == f })
 	for i, c := range f.calls {
 		switch {
 		case c == leader:
@@ -244,7 +237,6 @@ func (l *lane) land(f *flight, leader *call) {
 			c.state = landed
 		}
 	}
-	l.flights--
 	next := l.appoint(time.Now())
 	l.mu.Unlock()
 	for _, c := range f.calls {
@@ -262,5 +254,5 @@ func (l *lane) land(f *flight, leader *call) {
 func (l *lane) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.flights == 0 && l.first == nil
+	return len(l.flights) == 0 && l.first == nil
 }

@@ -22,7 +22,9 @@ func grounded(t *testing.T) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	s.lane.flights = s.flightsAtMost
+	for range s.flightsAtMost {
+		s.lane.flights = append(s.lane.flights, new(flight))
+	}
 	return s
 }
 
@@ -86,14 +88,15 @@ func TestWhoHasLeftIsNotSent(t *testing.T) {
 			}
 		}
 		s.lane.mu.Lock()
-		s.lane.flights = 0
+		under := s.lane.flights
+		s.lane.flights = nil
 		if leader := s.lane.appoint(time.Now()); leader != nil {
 			t.Errorf("%s: a flight took off", name)
 		}
 		if s.lane.first != nil || s.lane.last != nil || s.lane.hits != 0 {
 			t.Errorf("%s: %d hits are left in the queue", name, s.lane.hits)
 		}
-		s.lane.flights = s.flightsAtMost
+		s.lane.flights = under
 		s.lane.mu.Unlock()
 	}
 }
@@ -123,15 +126,20 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// deaf does nothing when an alarm goes off.
+type deaf struct{}
+
+func (deaf) Ring() {}
+
 // A flight takes what has waited longest, up to a batch, is led by the one with the most time, and leaves out who has none.
 func TestTakeOff(t *testing.T) {
 	t.Parallel()
 	s := grounded(t)
 	l := &s.lane
 	now := time.Now()
-	l.watch.rings = now.Add(-time.Hour) // set, as far as the lane knows: nobody looks
+	l.alarm.By(now.Add(-time.Hour), deaf{}) // set, as far as the lane knows: nobody looks
 	enter := func(hits int, deadline time.Time) *call {
-		c := s.calls.get(deadline)
+		c := s.calls.get(t.Context(), deadline)
 		for i, charge := range charges(t, 1, hits) {
 			c.add(&charge, i, false)
 		}
@@ -147,7 +155,7 @@ func TestTakeOff(t *testing.T) {
 	longest := enter(100, now.Add(3*time.Second))
 	third := enter(56, now.Add(2*time.Second))
 	next := enter(1, now.Add(time.Minute))
-	l.flights = 0
+	l.flights = nil
 	leader := l.appoint(now)
 	if leader != longest || longest.state != leading {
 		t.Fatalf("it is led by the call with the deadline %v", leader.deadline.Sub(now))

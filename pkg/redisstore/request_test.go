@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestCalendarUnderAnotherClock(t *testing.T) {
 
 // requestOf makes a request of charges.
 func requestOf(now time.Time, tagged bool, charges ...*ratelimit.Charge) (*request, *call) {
-	c := new(calls).get(time.Time{})
+	c := new(calls).get(context.Background(), time.Time{})
 	for i := range charges {
 		c.add(charges[i], i, tagged)
 	}

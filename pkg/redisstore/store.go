@@ -99,7 +99,7 @@ func portion(charges []ratelimit.Charge) int {
 }
 
 func (s *Store) takeServer(ctx context.Context, deadline time.Time, charges []ratelimit.Charge, now time.Time) {
-	c := s.calls.get(deadline)
+	c := s.calls.get(ctx, deadline)
 	for i := range charges {
 		if check(&charges[i]) {
 			c.add(&charges[i], i, false)
@@ -110,7 +110,7 @@ func (s *Store) takeServer(ctx context.Context, deadline time.Time, charges []ra
 		return
 	}
 	c.ready()
-	s.lane.do(ctx, c, charges, now)
+	s.lane.do(c, charges, now)
 }
 
 // runServer sends a request to the server until it is executed.

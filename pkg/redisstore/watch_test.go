@@ -15,7 +15,7 @@ func boards(t *testing.T, l *lane, leader *call) *flight {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.flights = 0
+	l.flights = nil
 	if leads := l.appoint(time.Now()); leads != leader {
 		t.Fatal("another call leads")
 	}
@@ -29,8 +29,7 @@ func boards(t *testing.T, l *lane, leader *call) *flight {
 func waits(ctx context.Context, t *testing.T, s *Store, patience time.Duration) (*call, []ratelimit.Charge) {
 	t.Helper()
 	now := time.Now()
-	c := s.calls.get(now.Add(patience))
-	c.ctx, c.done = ctx, ctx.Done()
+	c := s.calls.get(ctx, now.Add(patience))
 	made := charges(t, 1, 1)
 	c.add(&made[0], 0, false)
 	c.ready()
@@ -102,8 +101,12 @@ func TestWatch(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if l.mu.Lock(); !l.watch.rings.IsZero() || l.first != nil || len(l.flying) > 0 {
-				t.Errorf("while nobody waits: the timer is set to %v, %d flights are looked at", l.watch.rings, len(l.flying))
+			under := s.flightsAtMost
+			if onBoard {
+				under = 0
+			}
+			if l.mu.Lock(); l.alarm.IsSet() || l.first != nil || len(l.flights) != under {
+				t.Errorf("while nobody waits: the alarm is set is %v, %d flights are under way", l.alarm.IsSet(), len(l.flights))
 			}
 			l.mu.Unlock()
 		})
