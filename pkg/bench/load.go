@@ -259,10 +259,7 @@ func (l *load) watch(ctx context.Context, d time.Duration, phase string, show fu
 // err refuses a server that does not answer as it should, before the first round. Up to a tenth of its calls may have failed, as
 // some do on a machine that is busy starting servers.
 func (f *faults) err(target Target, calls int) error {
-	var failed uint64
-	for _, n := range f.counts {
-		failed += n
-	}
+	failed := total(f.counts)
 	if failed <= uint64(calls/10) { //nolint:gosec // not negative
 		return nil
 	}

@@ -151,9 +151,18 @@ func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func (r *Report) Faults() uint64 {
 	var n uint64
 	for _, target := range r.Targets {
-		for _, count := range target.Median.Faults {
-			n += count
-		}
+		n += target.Median.Failed()
+	}
+	return n
+}
+
+// Failed is the number of calls that failed, see Faults.
+func (r *Round) Failed() uint64 { return total(r.Faults) }
+
+func total(counts map[Fault]uint64) uint64 {
+	var n uint64
+	for _, count := range counts {
+		n += count
 	}
 	return n
 }

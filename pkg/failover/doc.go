@@ -9,11 +9,11 @@
 // the store decided none of its charges and Options.Blame blames it for one of them: a cluster that lost one of its nodes
 // answers most charges, and the few that it cannot answer must not take the limits away from all others.
 //
-// Some errors are the caller's own. They pass through as they are, and tell the breaker nothing: ratelimit.ErrConflict,
-// ratelimit.ErrLimit, ratelimit.ErrCancelled, and whatever a call ends with after its caller has cancelled it. A call that its
-// caller gave up, by cancelling or by a deadline, before the store had a tenth of Options.Timeout does not count either: else one impatient
-// client could switch the store off for everyone. One that was given up later does count, because gateways give up long
-// before a store that hangs has missed its own deadline.
+// Some errors are the caller's own. They pass through as they are, and tell the breaker nothing: those of ratelimit.CallersOwn,
+// and whatever a call ends with after its caller has cancelled it. A call that its caller gave up, by cancelling or by a
+// deadline, before the store had a tenth of Options.Timeout does not count either: else one impatient client could switch the
+// store off for everyone. One that was given up later does count, because gateways give up long before a store that hangs has
+// missed its own deadline.
 //
 // # The breaker
 //

@@ -215,7 +215,7 @@ func (s *Store) judge(charges []ratelimit.Charge) verdict {
 // answerable reports whether a charge that has this error is answered by its failure mode. The other errors are the
 // caller's own, and stay.
 func answerable(err error) bool {
-	return err != nil && !errors.Is(err, ratelimit.ErrConflict) && !errors.Is(err, ratelimit.ErrLimit) && !errors.Is(err, ratelimit.ErrCancelled)
+	return err != nil && !ratelimit.CallersOwn(err)
 }
 
 func timedOut(err error) bool {

@@ -205,8 +205,7 @@ func gone(ctx context.Context, c *ratelimit.Charge) bool {
 	if c.Degraded != ratelimit.FailureDefault {
 		return true
 	}
-	return ctx.Err() == nil && !errors.Is(c.Err, ratelimit.ErrConflict) && !errors.Is(c.Err, ratelimit.ErrLimit) &&
-		!errors.Is(c.Err, ratelimit.ErrCancelled) && !errors.Is(c.Err, engine.ErrPostponed)
+	return ctx.Err() == nil && !ratelimit.CallersOwn(c.Err) && !errors.Is(c.Err, engine.ErrPostponed)
 }
 
 // current reports whether what the store said is still of use to the counter. The shard's mu is held.

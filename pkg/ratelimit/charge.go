@@ -14,6 +14,12 @@ var ErrConflict = errors.New("the request id was used before for a different req
 // ErrCancelled is a charge's error when it was left out because it was cancelled: nothing was charged. It wraps context.Canceled.
 var ErrCancelled = fmt.Errorf("nobody waits for the answer: %w", context.Canceled)
 
+// CallersOwn reports whether a charge's error is its caller's own, and so says nothing of the store: ErrConflict, ErrLimit or
+// ErrCancelled.
+func CallersOwn(err error) bool {
+	return errors.Is(err, ErrConflict) || errors.Is(err, ErrLimit) || errors.Is(err, ErrCancelled)
+}
+
 // Charge is one all-or-nothing group: every hit is allowed and charged, or none is charged.
 //
 // A store fills Results, Degraded, Cached and Err in place. It keeps nothing of a charge after it has returned: keys are memory

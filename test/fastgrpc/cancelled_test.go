@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
-	"google.golang.org/protobuf/proto"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
@@ -25,7 +23,7 @@ type burster struct {
 	conn   net.Conn
 	out    bytes.Buffer
 	framer *http2.Framer
-	block  []byte
+	header []byte
 	pings  byte
 	ended  []uint32 // streams that were answered
 }
@@ -40,22 +38,8 @@ func burst(t *testing.T, address string) *burster {
 	if err := connection.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	b := &burster{t: t, conn: connection}
+	b := &burster{t: t, conn: connection, header: callHeader(t, false)}
 	b.framer = http2.NewFramer(&b.out, connection)
-	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	for _, field := range [][2]string{
-		{":method", "POST"},
-		{":scheme", "http"},
-		{":path", envoy.MethodPath},
-		{":authority", "weir"},
-		{"te", "trailers"},
-		{"content-type", "application/grpc"},
-	} {
-		// Sensitive: never in the header table, so that the block is the same for all calls.
-		b.check(encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1], Sensitive: true}))
-	}
-	b.block = block.Bytes()
 	b.out.WriteString(http2.ClientPreface)
 	b.check(b.framer.WriteSettings())
 	return b
@@ -71,10 +55,7 @@ func (b *burster) check(err error) {
 // ask adds a call to the burst.
 func (b *burster) ask(id uint32, request *rlsv3.RateLimitRequest) {
 	b.t.Helper()
-	message, err := proto.Marshal(request)
-	b.check(err)
-	b.check(b.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: b.block, EndHeaders: true}))
-	b.check(b.framer.WriteData(id, true, append([]byte{0, 0, 0, 0, byte(len(message))}, message...)))
+	writeCall(b.t, b.framer, id, b.header, request)
 }
 
 // send sends the burst, and returns when the server has read it, whatever it does about it.
@@ -127,12 +108,7 @@ func TestPartlyCancelledBurst(t *testing.T) {
 	servers.Eventually(t, "the connection to Redis is idle", func() bool { return weir.Metric("weir_redis_pool_idle_connections") == 1 })
 
 	redis.Pause()
-	resumed := false
-	defer func() {
-		if !resumed {
-			redis.Resume()
-		}
-	}()
+	defer redis.Resume() // again, if all goes well
 	first.ask(3, asking("user", "occupies the flight"))
 	first.send()
 	servers.Eventually(t, "the flight has taken off", func() bool { return weir.Metric("weir_redis_pool_idle_connections") == 0 })
@@ -155,7 +131,6 @@ func TestPartlyCancelledBurst(t *testing.T) {
 		t.Errorf("streams %v are answered while Redis hangs", second.ended)
 	}
 	redis.Resume()
-	resumed = true
 
 	var want []uint32
 	for i := range calls {

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/protobuf/proto"
 
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
 	"github.com/weirhq/weir/envoy"
 	"github.com/weirhq/weir/test/servers"
 )
@@ -59,11 +61,21 @@ func TestIdleConnectionsAreSmall(t *testing.T) {
 // oneCall is what a client sends for its first call.
 func oneCall(t *testing.T) []byte {
 	t.Helper()
-	message, err := proto.Marshal(asking("user", "idle"))
-	if err != nil {
+	var out bytes.Buffer
+	out.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&out, nil)
+	if err := framer.WriteSettings(); err != nil {
 		t.Fatal(err)
 	}
-	var out, block bytes.Buffer
+	writeCall(t, framer, 1, callHeader(t, true), asking("user", "idle"))
+	return out.Bytes()
+}
+
+// callHeader is the header of a call. If it is not indexed it leaves nothing in the header table, so that it is the same for all
+// calls of a connection.
+func callHeader(t *testing.T, indexed bool) []byte {
+	t.Helper()
+	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, field := range [][2]string{
 		{":method", "POST"},
@@ -73,22 +85,28 @@ func oneCall(t *testing.T) []byte {
 		{"te", "trailers"},
 		{"content-type", "application/grpc"},
 	} {
-		if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
+		if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1], Sensitive: !indexed}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out.WriteString(http2.ClientPreface)
-	framer := http2.NewFramer(&out, nil)
+	return block.Bytes()
+}
+
+// writeCall writes the frames of a call with this header.
+func writeCall(t *testing.T, framer *http2.Framer, id uint32, header []byte, request *rlsv3.RateLimitRequest) {
+	t.Helper()
+	message, err := proto.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, err := range []error{
-		framer.WriteSettings(),
-		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}),
-		framer.WriteData(1, true, append([]byte{0, 0, 0, 0, byte(len(message))}, message...)),
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: header, EndHeaders: true}),
+		framer.WriteData(id, true, append([]byte{0, 0, 0, 0, byte(len(message))}, message...)),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	return out.Bytes()
 }
 
 // askOnce sends a call and waits for the end of its answer.

@@ -18,16 +18,12 @@ type failures struct {
 }
 
 func failuresOf(target *bench.TargetReport) failures {
-	f := failures{calls: target.Median.Calls}
+	m := target.Median
 	var kinds []string
-	for _, fault := range slices.Sorted(maps.Keys(target.Median.Faults)) {
-		n := target.Median.Faults[fault]
-		f.failed += n
-		f.calls += n
-		kinds = append(kinds, fmt.Sprintf("%d %s", n, fault))
+	for _, fault := range slices.Sorted(maps.Keys(m.Faults)) {
+		kinds = append(kinds, fmt.Sprintf("%d %s", m.Faults[fault], fault))
 	}
-	f.kinds = strings.Join(kinds, ", ")
-	return f
+	return failures{failed: m.Failed(), calls: m.Calls + m.Failed(), kinds: strings.Join(kinds, ", ")}
 }
 
 func (f failures) share() float64 {
