@@ -23,6 +23,8 @@ type counter struct {
 	epoch uint64
 	// asked is since when a lease is under way; zero: none is.
 	asked time.Time
+	// landing is closed when the latest lease that was under way is here, or will not come. nil: there was none, or it is here.
+	landing chan struct{}
 
 	period       int64 // the TTL of the latest hit, numbered since the Unix epoch
 	hits, before int64 // asked for in this period, and in the one before
@@ -101,11 +103,14 @@ func (c *counter) spend(cost int64, now time.Time, result *ratelimit.Result) boo
 	}
 	c.held.left -= cost
 	*result = ratelimit.Result{
-		Allowed: true, Granted: cost, Remaining: c.held.left + c.held.remaining,
+		Allowed: true, Granted: cost, Remaining: c.left(c.held.remaining),
 		ResetAfter: max(c.held.reset-now.Sub(c.held.began), 0),
 	}
 	return true
 }
+
+// left is how many hits are left if the store has so many. It may have said so before this lease was taken.
+func (c *counter) left(behind int64) int64 { return min(c.held.left+behind, c.limit.Capacity()) }
 
 // want is how many hits to take ahead now; 0: none.
 func (c *counter) want(now time.Time) int64 {

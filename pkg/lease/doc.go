@@ -20,7 +20,8 @@
 // # What it costs
 //
 // Strictness to the other side: while hits lie in one replica's lease, a client of another replica may be denied although the
-// limit is not reached, and what a lease loses stays lost for the rest of the window. So a lease is no larger than what this
+// limit is not reached, and what a lease loses stays lost for the rest of the window. (One of the same replica is not: before it is
+// denied, it waits for a lease that is under way.) So a lease is no larger than what this
 // replica is asked for within half a TTL, grows at most to the double each time, and never takes more than a sixteenth of what
 // the store has left: close to the limit every hit goes to the store again.
 //

@@ -86,8 +86,7 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 		}
 	}
 	if len(w.rest) > 0 {
-		s.behind.Take(ctx, w.rest)
-		spent += s.settle(ctx, w, charges, now)
+		spent += s.ask(ctx, w, charges, now)
 		s.dropRefunded(charges)
 	}
 	if spent > 0 {
@@ -96,6 +95,13 @@ func (s *Store) Take(ctx context.Context, charges []ratelimit.Charge) {
 	if w = w.emptied(); w != nil {
 		s.works.Put(w)
 	}
+}
+
+// ask has the store behind decide what is left to it, and settles that.
+func (s *Store) ask(ctx context.Context, w *work, charges []ratelimit.Charge, now time.Time) (spent uint64) {
+	defer w.land()
+	s.behind.Take(ctx, w.rest)
+	return s.settle(ctx, w, charges, now)
 }
 
 // leasable reports whether a charge may be answered from a lease, or adds to how busy its counter is.
@@ -156,7 +162,7 @@ func (s *Store) serve(w *work, c *ratelimit.Charge, at int, now time.Time) (serv
 		w.pass(c, p)
 	}
 	if n := counter.want(now); n > 0 {
-		counter.asked = now
+		counter.asked, counter.landing = now, make(chan struct{})
 		w.take(c, p, n)
 	}
 	return false
@@ -195,7 +201,7 @@ func (s *Store) settle(ctx context.Context, w *work, charges []ratelimit.Charge,
 	if away {
 		s.clear()
 	} else if again {
-		spent += w.again(charges, now)
+		spent += w.again(ctx, charges, now)
 	}
 	return spent
 }
@@ -220,6 +226,10 @@ func (p *part) arrived(from *ratelimit.Charge, began, now time.Time, decided boo
 	defer p.shard.mu.Unlock()
 	now = p.shard.store.time(p.counter, now)
 	p.counter.asked = time.Time{}
+	if p.counter.landing == p.landing {
+		p.counter.landing = nil
+	}
+	defer p.land()
 	if !decided {
 		return
 	}
@@ -249,7 +259,7 @@ func (p *part) answered(to *ratelimit.Charge, now time.Time, decided bool) (spen
 	case hit.Cost == 0:
 		if held := &p.counter.held; decided && current && held.left > 0 && held.good(now) {
 			result.Allowed, result.RetryAfter = true, 0
-			result.Remaining += held.left
+			result.Remaining = p.counter.left(result.Remaining)
 		}
 		return 0
 	case p.own.left == 0:
@@ -273,8 +283,8 @@ func (p *part) answered(to *ratelimit.Charge, now time.Time, decided bool) (spen
 	return 0
 }
 
-// again answers what the store has denied while a lease arrived that has enough.
-func (w *work) again(charges []ratelimit.Charge, now time.Time) (spent uint64) {
+// again answers what the store has denied because a lease has taken it, which has arrived meanwhile or is about to.
+func (w *work) again(ctx context.Context, charges []ratelimit.Charge, now time.Time) (spent uint64) {
 	for i := range w.parts {
 		p, to := &w.parts[i], &charges[w.parts[i].at]
 		if p.lease || p.counter == nil || w.rest[i].Err != nil || w.rest[i].Degraded != ratelimit.FailureDefault {
@@ -284,13 +294,40 @@ func (w *work) again(charges []ratelimit.Charge, now time.Time) (spent uint64) {
 		if hit.Cost == 0 || result.Allowed || result.Granted != 0 {
 			continue
 		}
-		p.shard.mu.Lock()
-		if now := p.shard.store.time(p.counter, now); p.current(hit.Key) && p.counter.held.good(now) && p.counter.spend(hit.Cost, now, result) {
+		if p.spend(ctx, hit, now, result) {
 			spent += uint64(hit.Cost)
 		}
-		p.shard.mu.Unlock()
 	}
 	return spent
+}
+
+// spend answers a hit from the counter's lease. If that has too little it waits for one that another caller has asked for: what
+// the store lacks may be there. The caller's own leases have arrived, so that callers do not wait for each other.
+func (p *part) spend(ctx context.Context, hit *ratelimit.Hit, now time.Time, result *ratelimit.Result) bool {
+	p.shard.mu.Lock()
+	defer p.shard.mu.Unlock()
+	var waited chan struct{}
+	for p.current(hit.Key) {
+		now = p.shard.store.time(p.counter, now)
+		if p.counter.held.good(now) && p.counter.spend(hit.Cost, now, result) {
+			return true
+		}
+		landing := p.counter.landing
+		if landing == nil || landing == waited {
+			return false
+		}
+		p.shard.mu.Unlock()
+		select {
+		case <-landing:
+		case <-ctx.Done():
+		}
+		p.shard.mu.Lock()
+		if ctx.Err() != nil {
+			return false
+		}
+		waited, now = landing, p.shard.store.now()
+	}
+	return false
 }
 
 // Reset resets the counters in the store behind, and ends their leases.

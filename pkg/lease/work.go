@@ -24,6 +24,7 @@ type part struct {
 	counter *counter // nil: nobody wants to know
 	shard   *shard
 	epoch   uint64
+	landing chan struct{} // lease: counter.landing, until it has landed
 	// own is what a lease has given to the charge, whose rest the store is asked for.
 	own grant
 }
@@ -51,12 +52,26 @@ func (w *work) passRest(c *ratelimit.Charge, p part) {
 func (w *work) take(c *ratelimit.Charge, p part, n int64) {
 	hit := c.Hits[0]
 	hit.Cost, hit.Partial = n, true
-	p.lease, p.own = true, grant{}
+	p.lease, p.own, p.landing = true, grant{}, p.counter.landing
 	w.hits, w.results = append(w.hits, hit), append(w.results, ratelimit.Result{})
 	w.rest = append(w.rest, ratelimit.Charge{
 		Hits: w.hits[len(w.hits)-1:], Results: w.results[len(w.results)-1:], OnFailure: ratelimit.FailOpen,
 	})
 	w.parts = append(w.parts, p)
+}
+
+// land tells those who wait for leases that they wait in vain, if a panic has kept them from arriving.
+func (w *work) land() {
+	for i := range w.parts {
+		w.parts[i].land()
+	}
+}
+
+func (p *part) land() {
+	if p.landing != nil {
+		close(p.landing)
+		p.landing = nil
+	}
 }
 
 // emptied returns w without what it knows of its callers, or nil if it is too large to keep.
